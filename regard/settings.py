@@ -1,4 +1,5 @@
-"""All settings: one frozen tree of dataclasses, filled from a file and the command line. Free of torch, so that help is quick.
+"""All settings: one frozen tree of dataclasses, filled from a file and the command line. Free of torch, so that help
+is quick.
 
 An unknown key is an error that names the nearest one; a value of the wrong type is an error that says which is wanted.
 """
@@ -41,7 +42,8 @@ class TokenizerSettings:
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """How long and how to train. The length is one of epochs, steps or budget (seconds, turned into steps by a probe)."""
+    """How long and how to train. The length is one of epochs, steps or budget (seconds, turned into steps by a
+    probe)."""
 
     epochs: int | None = None
     steps: int | None = None

@@ -1,0 +1,39 @@
+"""What every kind of position offers. Each does one of three things and leaves the other two alone:
+
+embed    adds something to the embeddings at the model's input
+rotate   turns queries and keys before they are compared
+bias     adds something to the scores
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from torch import Tensor, nn
+
+from regard.places import At
+
+
+class Positions(nn.Module):
+    """One per model (embed) or one shared by its layers (rotate, bias). `dim` is the model's width, `heads` its
+    heads."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    kind: ClassVar[Literal["none", "embed", "rotate", "bias"]]
+
+    def __init__(self, dim: int, heads: int):
+        super().__init__()
+        self.dim, self.heads = dim, heads
+
+    def embed(self, x: Tensor, at: At) -> Tensor:
+        """Embeddings (b, n, dim) that know where they stand."""
+        return x
+
+    def rotate(self, x: Tensor, at: At) -> Tensor:
+        """Queries or keys (b, h, n, d), turned by where they stand."""
+        return x
+
+    def bias(self, q_at: At, k_at: At) -> Tensor | None:
+        """What is added to the scores, broadcastable to (b, h, q, k)."""
+        return None

@@ -1,0 +1,119 @@
+"""The seam: attention is softmax(score(query, memory) + mask) · value, and only this file normalises over keys.
+
+Dimensions, everywhere: b batch, h heads, q queries, k keys, d width.
+
+Scores come in three kinds, each with the same two words: `weights(mask)` is what attention is, (b, h, q, k), pure;
+`attend(value, mask)` is its product with the values, by the fastest way there is.
+
+    Dot      query · key, fused (torch's scaled_dot_product_attention)
+    Dense    any logits that are already there
+    Banded   query · key within a window, in blocks, so that the cost grows linearly    (regard/banded.py)
+
+`Attend` is a module, so that each place where attention happens has a name and a hook.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.masks import Mask
+from regard.places import Places
+
+Read = Callable[[Tensor, Tensor], Tensor]
+"""How weights (b, h, q, k) read values (b, h, k, d); a plain product unless the mechanism says otherwise."""
+
+
+class Scores(Protocol):
+    """What a mechanism gives: how much each query regards each key, before the softmax."""
+
+    @property
+    def places(self) -> Places: ...
+
+    def weights(self, mask: Mask | None = None) -> Tensor:
+        """The attention itself, (b, h, q, k): rows sum to one, forbidden keys weigh exactly zero."""
+        ...
+
+    def attend(self, value: Tensor, mask: Mask | None = None) -> Tensor:
+        """weights(mask) @ value, (b, h, q, d), without keeping the weights where that can be helped."""
+        ...
+
+
+@dataclass(frozen=True)
+class Dot:
+    """scale · query · keyᵀ + bias (Vaswani et al. 2017, eq. 1), by the fused kernel."""
+
+    query: Tensor
+    key: Tensor
+    places: Places
+    scale: float
+    bias: Tensor | None = None
+
+    def weights(self, mask: Mask | None = None) -> Tensor:
+        logits = (self.query * self.scale) @ self.key.transpose(-2, -1)
+        if self.bias is not None:
+            logits = logits + self.bias
+        return normalise(logits, _allowed(mask, self.places, logits.device))
+
+    def attend(self, value: Tensor, mask: Mask | None = None) -> Tensor:
+        p = self.places
+        if self.bias is None and mask is not None and mask.is_plain_causal(p.q_at, p.k_at):
+            return F.scaled_dot_product_attention(self.query, self.key, value, is_causal=True, scale=self.scale)
+        allowed = _allowed(mask, p, value.device)
+        if self.bias is not None:
+            # The kernel wants one additive tensor; a row with nothing allowed becomes all -inf, which it reads as zero.
+            bias = self.bias.to(self.query.dtype)
+            allowed = bias if allowed is None else torch.where(allowed, bias, -torch.inf)
+        return F.scaled_dot_product_attention(self.query, self.key, value, attn_mask=allowed, scale=self.scale)
+
+
+@dataclass(frozen=True)
+class Dense:
+    """Logits (b, h, q, k) that are already there, as additive and synthesized scores give them."""
+
+    logits: Tensor
+    places: Places
+
+    def weights(self, mask: Mask | None = None) -> Tensor:
+        return normalise(self.logits, _allowed(mask, self.places, self.logits.device))
+
+    def attend(self, value: Tensor, mask: Mask | None = None) -> Tensor:
+        return self.weights(mask) @ value
+
+
+def normalise(logits: Tensor, allowed: Tensor | None) -> Tensor:
+    """softmax over the allowed keys: exactly zero elsewhere, and all zero where nothing is allowed, never NaN."""
+    if allowed is None:
+        return logits.softmax(-1)
+    hidden = ~allowed
+    return logits.masked_fill(hidden, -torch.inf).softmax(-1).masked_fill(hidden, 0.0)
+
+
+def _allowed(mask: Mask | None, places: Places, device: torch.device) -> Tensor | None:
+    return None if mask is None else mask.allowed(places.q_at, places.k_at, device)
+
+
+class Attend(nn.Module):
+    """The act of attention. Its inputs say all there is to know, so a hook can look (`record`) or step in (`edit`)."""
+
+    def __init__(self, dropout: float = 0.0):
+        super().__init__()
+        self.dropout = dropout
+
+    def forward(self, scores: Scores, value: Tensor, mask: Mask | None = None, read: Read | None = None) -> Tensor:
+        """(b, h, k, d) values to (b, h, q, d) contexts."""
+        drops = self.dropout > 0 and self.training
+        if read is None and not drops:
+            return scores.attend(value, mask)
+        weights = scores.weights(mask)
+        if drops:
+            weights = F.dropout(weights, self.dropout)
+        return (read or torch.matmul)(weights, value)
+
+    def extra_repr(self) -> str:
+        return f"dropout={self.dropout}" if self.dropout else ""
