@@ -1,0 +1,367 @@
+"""Read texts and labels from a table, from lines or from a folder, and say what is wrong with what cannot be read.
+
+Known forms: .csv, .tsv, .jsonl / .ndjson, .txt (`label text` a line), each also with .gz; .parquet; a folder with one
+subfolder of text files per class.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import json
+import re
+import sys
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from regard.errors import UserError, nearest
+
+SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".txt", ".parquet")
+TEXT_NAMES = ("text", "review", "sentence", "content", "document", "comment")
+LABEL_NAMES = ("label", "sentiment", "class", "category", "target", "rating", "y")
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows that can be used, and in `notes`, in words for the user, what was guessed and what was left out."""
+
+    texts: list[str]
+    labels: list[str] | None
+    notes: list[str]
+    fingerprint: str
+    rows: int
+
+
+def read(path: str | Path, *, text: str | None = None, label: str | None = None, labelled: bool = True) -> Table:
+    """Read a file or folder. Columns not named are guessed; with `labelled=False` no labels are looked for."""
+    path = Path(path)
+    if not path.exists():
+        raise UserError(f"no such file: {str(path)!r}{_hint(path)}")
+    if path.is_dir():
+        return _folder(path, labelled)
+    kind, zipped = _kind(path)
+    raw = _bytes(path)
+    fingerprint = hashlib.sha256(raw).hexdigest()
+    if zipped:
+        raw = _unzip(raw, path)
+    if not raw.strip():
+        raise UserError(f"{path} is empty; a file with at least one text is wanted")
+    notes: list[str] = []
+    if kind == ".txt":
+        texts, labels = _lines(_decode(raw, path), labelled)
+    else:
+        texts, labels = _columns(
+            _frame(raw, kind, path, [n for n in (text, label) if n]), path, text, label, labelled, notes
+        )
+    return _table(path, texts, labels, notes, fingerprint)
+
+
+def require_classes(labels: Sequence[str] | None) -> list[str]:
+    """The classes in order (numbers by size); training on fewer than two is an error."""
+    if not labels:
+        raise UserError("no labels were given; training a classifier wants a label for each text")
+    classes = sorted(set(labels))
+    if len(classes) < 2:
+        raise UserError(
+            f"all {len(labels)} rows have the same label {classes[0]!r}; training a classifier wants "
+            "two classes or more: name another label column, or add rows of another class"
+        )
+    return sorted(classes, key=int) if all(re.fullmatch(r"-?[0-9]{1,18}", c) for c in classes) else classes
+
+
+# Bytes
+
+
+def _hint(path: Path) -> str:
+    try:
+        names = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+    except OSError:
+        names = []
+    near = nearest(path.name, names)
+    if near.startswith("did you mean"):
+        return f"; {near}"
+    return "" if path.parent.is_dir() else f" (there is no folder {str(path.parent)!r} either)"
+
+
+def _kind(path: Path) -> tuple[str, bool]:
+    zipped = path.suffix.lower() == ".gz"
+    kind = (Path(path.stem) if zipped else path).suffix.lower()
+    if kind not in SUFFIXES or (zipped and kind == ".parquet"):
+        raise UserError(
+            f"{path.name!r} has the ending {''.join(path.suffixes[-2:]) or '(none)'!r}, which is not known; known: "
+            f"{', '.join(SUFFIXES)}, each but .parquet also with .gz, or a folder with one subfolder "
+            "of text files per class"
+        )
+    return kind, zipped
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as problem:
+        raise UserError(
+            f"cannot read {path}: {problem.strerror or problem}; check its permissions and its disk"
+        ) from None
+
+
+def _unzip(raw: bytes, path: Path) -> bytes:
+    try:
+        return gzip.decompress(raw)
+    except (OSError, EOFError, zlib.error) as problem:
+        raise UserError(
+            f"{path} ends in .gz and is not a whole gzip file ({problem}); fetch or compress it again"
+        ) from None
+
+
+def _decode(raw: bytes, path: Path | str) -> str:
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            raise UserError(f"{path} is UTF-16, and UTF-8 is wanted; convert it: iconv -f utf-16 -t utf-8") from None
+        at = problem.start + (3 if raw.startswith(b"\xef\xbb\xbf") else 0)
+        line = raw.count(b"\n", 0, at) + 1
+        raise UserError(
+            f"{path} is not valid UTF-8: byte 0x{raw[at]:02x} at offset {at}, line {line}; "
+            "convert it, for example: iconv -f latin1 -t utf-8"
+        ) from None
+
+
+# Lines and folders
+
+
+def _lines(content: str, labelled: bool) -> tuple[list[str | None], list[str | None] | None]:
+    lines = content.removesuffix("\n").split("\n")
+    if not labelled:
+        return [line.rstrip("\r") for line in lines], None
+    fields = [[*line.split(None, 1), "", ""][:2] for line in lines]
+    return [field[1].rstrip() for field in fields], [field[0] for field in fields]
+
+
+def _folder(path: Path, labelled: bool) -> Table:
+    def is_text(file: Path) -> bool:
+        return file.is_file() and not file.name.startswith(".") and file.suffix.lower() in (".txt", ".text", ".md", "")
+
+    try:
+        found = sorted(p for p in path.rglob("*") if is_text(p))
+        classes = {p.name for p in path.iterdir() if p.is_dir() and not p.name.startswith(".")}
+    except OSError as problem:
+        raise UserError(f"cannot read the folder {path}: {problem.strerror or problem}") from None
+    if labelled:
+        found = [p for p in found if len(p.relative_to(path).parts) > 1]
+    found = [p for p in found if not any(part.startswith(".") for part in p.relative_to(path).parts)]
+    if not found:
+        raise UserError(
+            f"the folder {path} has no {'subfolders of text files' if labelled else 'text files'}; "
+            f"wanted: {path}/CLASS/NAME.txt, one subfolder per class"
+        )
+    digest, texts, labels = hashlib.sha256(), [], []
+    for file in found:
+        name, raw = file.relative_to(path), _bytes(file)
+        digest.update(f"{name.as_posix()}\0{len(raw)}\0".encode("utf-8", "surrogateescape") + raw)
+        texts.append(_decode(raw, file))
+        labels.append(name.parts[0])
+    notes = []
+    if labelled and (bare := classes - set(labels)):
+        notes.append(f"subfolders without text files, left out: {', '.join(sorted(bare))}")
+    return _table(path, texts, labels if labelled else None, notes, digest.hexdigest())
+
+
+# Tables
+
+
+def _frame(raw: bytes, kind: str, path: Path, named: list[str]) -> pl.DataFrame:
+    if kind == ".parquet":
+        try:
+            return pl.read_parquet(io.BytesIO(raw))
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
+            raise UserError(f"{path} is not a readable Parquet file: {_first_line(problem)}") from None
+    content = _decode(raw, path)
+    if kind in (".jsonl", ".ndjson"):
+        return _jsonl(content, path)
+    separator, quote = ("\t", None) if kind == ".tsv" else (",", '"')
+    quoting = csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
+    top = content.lstrip("\n")[:100_000].split("\n", 1)[0]
+    first = next(csv.reader([top.rstrip("\r")], delimiter=separator, quoting=quoting), [])
+    headed = not _by_number(named, first)
+    data = content.encode() if raw.startswith(b"\xef\xbb\xbf") else raw
+    try:
+        frame = pl.read_csv(
+            io.BytesIO(data), separator=separator, quote_char=quote, has_header=headed, infer_schema=False
+        )
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        # polars refuses stray quotes, which Python's own reader takes as they are; and it names no line
+        frame = _slow_csv(content, separator, quote, headed, path)
+    return frame if headed else frame.rename(dict(zip(frame.columns, map(str, range(frame.width)), strict=True)))
+
+
+def _by_number(named: list[str], first: list[str]) -> bool:
+    """Whether columns are chosen by number, the table having no header. The first row of data may hold such numbers
+    as cells: it is a header only if each stands in its own place, or is no place at all, and all cells look like names.
+    """
+    if not named or not all(re.fullmatch(r"[0-9]+", name) for name in named):
+        return False
+    if not set(named) <= set(first):
+        return any(int(name) < len(first) for name in named)
+    placed = all(int(name) >= len(first) or first[int(name)] == name for name in named)
+    return not (placed and len(set(first)) == len(first) and all(0 < len(cell) <= 40 for cell in first))
+
+
+def _slow_csv(content: str, separator: str, quote: str | None, headed: bool, path: Path) -> pl.DataFrame:
+    csv.field_size_limit(sys.maxsize)
+    end, rows, begun = "\0end\0", [], 1
+    quoting = csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
+    lines = [*io.StringIO(content, newline="\n"), "\n" * (not content.endswith("\n")), end]
+    reader = csv.reader((line for line in lines if line), delimiter=separator, quotechar=quote, quoting=quoting)
+    last: list[str] = []
+    for last in reader:
+        if rows and len(last) > len(rows[0]):
+            raise UserError(
+                f"{path}, line {begun}: {len(last)} fields where the first line has {len(rows[0])}; "
+                f"a text that holds {separator!r} must stand in double quotes"
+            )
+        if last == [end]:
+            break
+        if end in last[-1:] or any(end in cell for cell in last):
+            raise UserError(f'{path}, line {begun}: a double quote (") is opened and never closed')
+        rows.append(last)
+        begun = reader.line_num + 1
+    width = len(rows[0])
+    names = rows.pop(0) if headed else [str(i) for i in range(width)]
+    if len(set(names)) < width:
+        raise UserError(f"{path} has two columns of the same name: {_list(names)}")
+    return pl.DataFrame(
+        [row + [""] * (width - len(row)) for row in rows], schema=dict.fromkeys(names, pl.String), orient="row"
+    )
+
+
+def _jsonl(content: str, path: Path) -> pl.DataFrame:
+    # line by line, as polars turns a value of another type than the first ones into null without a word
+    records: list[dict[str, Any]] = []
+    for number, line in enumerate(content.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as problem:
+            raise UserError(f"{path}, line {number} is not valid JSON: {problem}") from None
+        if not isinstance(record, dict):
+            raise UserError(
+                f'{path}, line {number}: an object such as {{"text": ..., "label": ...}} is wanted, not {line[:40]!r}'
+            )
+        records.append(record)
+    names = list(dict.fromkeys(name for record in records for name in record))
+    return pl.DataFrame({n: [_cell(r.get(n)) for r in records] for n in names}, schema=dict.fromkeys(names, pl.String))
+
+
+def _cell(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _columns(
+    frame: pl.DataFrame, path: Path, text: str | None, label: str | None, labelled: bool, notes: list[str]
+) -> tuple[list[str | None], list[str | None] | None]:
+    names = frame.columns
+    for role, name in (("text", text), ("label", label if labelled else None)):
+        if name is not None and name not in names:
+            raise UserError(
+                f"{path} has no {role} column {name!r}; its columns are: {_list(names)}{_near(name, names)}"
+            )
+    by_name = {name.lower(): name for name in reversed(names)}
+    if labelled and label is None:
+        label = next((by_name[n] for n in LABEL_NAMES if n in by_name and by_name[n] != text), None)
+        if label is None:
+            raise UserError(
+                f"{path}: which column holds the label? Its columns are: {_list(names)}; name one with label=..., "
+                "by its number from 0 if the file has no header line"
+            )
+        notes.append(f"label column not named: took {label!r}")
+    if text is None:
+        text = next((by_name[n] for n in TEXT_NAMES if n in by_name and by_name[n] != label), None) or _longest(
+            frame, label
+        )
+        if text is None:
+            raise UserError(
+                f"{path}: no column looks like text; its columns are: {_list(names)}; name one with text=..."
+            )
+        notes.append(f"text column not named: took {_short(text)!r}")
+    if labelled and text == label:
+        raise UserError(f"the column {text!r} is named both as text and as label; its columns are: {_list(names)}")
+    texts = _strings(frame[text], path)
+    return texts, _labels(frame[label], path) if labelled and label is not None else None
+
+
+def _longest(frame: pl.DataFrame, label: str | None) -> str | None:
+    head = frame.head(10_000)
+    strings = [n for n in head.columns if n != label and head[n].dtype == pl.String]
+    lengths = {n: head[n].str.len_chars().mean() for n in strings}
+    return max(strings, key=lambda n: lengths[n] or 0.0, default=None)  # type: ignore[arg-type,return-value]
+
+
+def _strings(column: pl.Series, path: Path) -> list[str | None]:
+    if column.dtype.is_nested() or column.dtype == pl.Binary:
+        raise UserError(f"{path}: the column {column.name!r} holds {column.dtype}, and text is wanted")
+    return column.cast(pl.String).to_list()
+
+
+def _labels(column: pl.Series, path: Path) -> list[str | None]:
+    """Labels are names: 1, 1.0 and "1" are the same one, whichever format they were saved in."""
+    cells = _strings(column, path)
+    if column.dtype.is_float():
+        cells = [None if cell == "NaN" else cell for cell in cells]
+    return [cell and re.sub(r"^(-?[0-9]+)\.0+$", r"\1", cell.strip()) for cell in cells]
+
+
+def _table(
+    path: Path, texts: Sequence[str | None], labels: Sequence[str | None] | None, notes: list[str], fingerprint: str
+) -> Table:
+    """Leave out rows with an empty cell, and count them."""
+    has_text = [bool(t and not t.isspace()) for t in texts]
+    has_label = [True] * len(texts) if labels is None else [bool(lab) for lab in labels]
+    keep = [i for i, both in enumerate(zip(has_text, has_label, strict=True)) if all(both)]
+    if not texts:
+        raise UserError(f"{path} has a header and no rows; at least one text is wanted")
+    if not any(has_text):
+        raise UserError(f"{path}: all {len(texts)} texts are empty; is it the right column?")
+    if not any(has_label):
+        raise UserError(f"{path}: all {len(texts)} labels are empty; is it the right column?")
+    if not keep:
+        raise UserError(f"{path}: each of the {len(texts)} rows lacks its text or its label")
+    no_text, no_label = (
+        len(texts) - sum(has_text),
+        sum(t and not lab for t, lab in zip(has_text, has_label, strict=True)),
+    )
+    for count, what in ((no_text, "text"), (no_label, "label")):
+        if count:
+            notes.append(f"{count} of {len(texts)} rows skipped: empty {what}")
+    kept_labels = None if labels is None else [labels[i] or "" for i in keep]
+    return Table([texts[i] or "" for i in keep], kept_labels, notes, fingerprint, len(texts))
+
+
+# Words for messages
+
+
+def _short(name: str, width: int = 40) -> str:
+    return name if len(name) <= width else name[: width - 1] + "…"
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(repr(_short(n)) for n in names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+
+
+def _near(name: str, names: list[str]) -> str:
+    near = nearest(name, names)
+    return f"; {near}" if near.startswith("did you mean") else ""
+
+
+def _first_line(problem: BaseException) -> str:
+    return str(problem).strip().split("\n", 1)[0]

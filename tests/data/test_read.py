@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from regard.data.read import read, require_classes
+from regard.errors import UserError
+
+SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+needs_data = [pytest.mark.data, pytest.mark.skipif(not SHARED.is_dir(), reason="../shared/data is absent")]
+
+
+def put(path: Path, content: str | bytes) -> Path:
+    content = content.encode() if isinstance(content, str) else content
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+@pytest.mark.parametrize("zipped", ["", ".gz"])
+@pytest.mark.parametrize(
+    ("suffix", "content"),
+    [
+        (".csv", 'text,label\n"a ""b"", c\nd",1.0\nsecond,0\n'),
+        (".tsv", 'label\ttext\n1\ta "b", c\\nd\n0\tsecond\n'),
+        (".jsonl", '{"text": "a \\"b\\", c\\nd", "label": 1}\n\n{"label": "0", "text": "second"}\n'),
+        (".txt", '1 a "b", c d\n0  second\n'),
+    ],
+)
+def test_each_form_is_read(tmp_path, suffix, content, zipped):
+    table = read(put(tmp_path / f"t{suffix}{zipped}", content))
+    assert [t.replace("\\n", " ").replace("\n", " ") for t in table.texts] == ['a "b", c d', "second"]
+    assert table.labels == ["1", "0"]
+    assert table.rows == 2
+    assert len(table.fingerprint) == 64
+
+
+def test_parquet_labels_of_any_type_become_names(tmp_path):
+    for values, wanted in (
+        ([0, 1], ["0", "1"]),
+        ([0.0, 1.5], ["0", "1.5"]),
+        ([True, False], ["true", "false"]),
+        (["a", "b"], ["a", "b"]),
+    ):
+        path = tmp_path / "t.parquet"
+        pl.DataFrame({"text": ["x", "y"], "label": values}).write_parquet(path)
+        assert read(path).labels == wanted
+
+
+def test_folder_of_classes(tmp_path):
+    for name, text in (("pos/1.txt", "good"), ("pos/2.txt", "  "), ("neg/1.txt", "bad"), ("neg/skip.jpg", "\xff")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        put(tmp_path / name, text)
+    (tmp_path / "bare").mkdir()
+    table = read(tmp_path)
+    assert (table.texts, table.labels, table.rows) == (["bad", "good"], ["neg", "pos"], 3)
+    assert any("bare" in note for note in table.notes)
+    assert any("1 of 3 rows skipped: empty text" in note for note in table.notes)
+    before = table.fingerprint
+    put(tmp_path / "pos/1.txt", "good!")
+    assert read(tmp_path).fingerprint != before
+    assert read(tmp_path, labelled=False).labels is None
+
+
+def test_guesses_are_told(tmp_path):
+    path = put(tmp_path / "t.csv", "id,stuff,Sentiment\nabc,a long text here,1\ndef,another long text,0\n")
+    table = read(path)
+    assert table.texts == ["a long text here", "another long text"]
+    assert table.labels == ["1", "0"]
+    assert any("'stuff'" in note for note in table.notes)
+    assert any("'Sentiment'" in note for note in table.notes)
+
+
+def test_empty_cells_are_skipped_and_counted(tmp_path):
+    table = read(put(tmp_path / "t.csv", 'text,label\na,1\n,0\n"  ",1\nb,\nc,0\n'))
+    assert (table.texts, table.labels, table.rows) == (["a", "c"], ["1", "0"], 5)
+    assert "2 of 5 rows skipped: empty text" in table.notes
+    assert "1 of 5 rows skipped: empty label" in table.notes
+
+
+def test_columns_by_number_without_header(tmp_path):
+    # the first row holds "0" and "3" as cells, and is still no header
+    path = put(tmp_path / "t.tsv", "0\t3\tid/1\tthe first text\n1\t9\tid/2\tthe second\n")
+    table = read(path, text="3", label="0")
+    assert table.texts == ["the first text", "the second"]
+    assert table.labels == ["0", "1"]
+    named = put(tmp_path / "n.csv", "text,2019\na,1\nb,0\n")
+    assert read(named, label="2019").texts == ["a", "b"]
+    numbered = put(tmp_path / "m.csv", "0,1\na,1\nb,0\n")
+    assert read(numbered, text="0", label="1").texts == ["a", "b"]
+
+
+def test_stray_quotes_merge_no_lines(tmp_path):
+    tsv = put(tmp_path / "t.tsv", 'text\tlabel\n"open\t1\nclose"\t0\n')
+    assert read(tsv).texts == ['"open', 'close"']
+    stray = put(tmp_path / "t.csv", 'text,label\n5" tall,1\n6" tall,0\n')
+    assert read(stray).texts == ['5" tall', '6" tall']
+    missing = put(tmp_path / "short.tsv", "text\tlabel\r\nline one\t1\r\nalone\r\n")
+    assert read(missing).texts == ["line one"]
+
+
+def test_txt_is_split_on_newline_only(tmp_path):
+    path = put(tmp_path / "t.txt", "a one\x85two\nb three\u2028four\n")
+    assert read(path).texts == ["one\x85two", "three\u2028four"]
+    assert read(path, labelled=False).texts == ["a one\x85two", "b three\u2028four"]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".txt"])
+def test_a_row_of_ten_megabytes(tmp_path, suffix):
+    long = "word " * 2_000_000
+    content = {
+        ".csv": f'text,label\n"{long}",1\n5" b,0\n',
+        ".tsv": f"text\tlabel\n{long}\t1\nb\t0\n",
+        ".jsonl": json.dumps({"text": long, "label": 1}) + '\n{"text": "b", "label": 0}\n',
+        ".txt": f"1 {long}\n0 b\n",
+    }[suffix]
+    table = read(put(tmp_path / f"t{suffix}", content))
+    assert len(table.texts[0]) >= 9_999_999
+    assert table.labels == ["1", "0"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "keywords", "message"),
+    [
+        ("t.csv", "", {}, "is empty"),
+        ("t.csv", " \n\n", {}, "is empty"),
+        ("t.csv.gz", "", {}, "is empty"),
+        ("t.csv", "text,label\n", {}, "no rows"),
+        ("t.csv", "review,label\na,1\n", {"text": "reviw"}, "did you mean 'review'"),
+        ("t.csv", "review,label\na,1\n", {"label": "zzz"}, "'review', 'label'"),
+        ("t.csv", "text,label\n,1\n,0\n", {}, "all 2 texts are empty"),
+        ("t.csv", "text,label\na,\nb,\n", {}, "all 2 labels are empty"),
+        ("t.csv", "text,stuff\na,1\n", {}, "which column holds the label"),
+        ("t.csv", "text,label\na,1\n", {"text": "label", "label": "label"}, "both as text and as label"),
+        ("t.csv", "text,label\na,1\nb, c,0\n", {}, "line 3: 3 fields"),
+        ("t.csv", 'text,label\nx,1\n"abc,1\ndef,0\n', {}, "line 3: a double quote"),
+        ("t.csv", b"text,label\na,1\nb\xff,0\n", {}, "0xff at offset 16, line 3"),
+        ("t.tsv", b"\xef\xbb\xbftext\tlabel\nb\xff\t0\n", {}, "0xff at offset 15, line 2"),
+        ("t.tsv", "text\tlabel\na\t1\nb\tc\t0\n", {}, "line 3: 3 fields"),
+        ("t.csv", "text,label\na,1\n".encode("utf-16"), {}, "UTF-16"),
+        ("t.jsonl", '{"text": "a", "label": 1}\n{"text": \n', {}, "line 2 is not valid JSON"),
+        ("t.jsonl", "[1, 2]\n", {}, "line 1: an object"),
+        ("t.xlsx", "x", {}, "'.xlsx', which is not known; known: .csv, .tsv"),
+        ("t", "x", {}, "known: .csv"),
+        ("t.parquet", "not one", {}, "not a readable Parquet"),
+        ("t.txt", "word\nother\n", {}, "all 2 texts are empty"),
+    ],
+)
+def test_bad_files_get_one_clear_message(tmp_path, name, content, keywords, message):
+    with pytest.raises(UserError) as error:
+        read(put(tmp_path / name, content), **keywords)
+    assert message in str(error.value)
+    assert len(str(error.value).split("\n")) == 1
+
+
+def test_corrupt_gzip(tmp_path):
+    whole = gzip.compress(b"text,label\n" + b"some text,1\n" * 1000)
+    for content in (whole[: len(whole) // 2], b"text,label\na,1\n", whole[:20] + b"\xff" * 20 + whole[40:]):
+        path = tmp_path / "t.csv.gz"
+        path.write_bytes(content)
+        with pytest.raises(UserError, match="not a whole gzip file"):
+            read(path)
+
+
+def test_missing_and_unreadable(tmp_path, monkeypatch):
+    put(tmp_path / "reviews.csv", "text,label\na,1\n")
+    with pytest.raises(UserError, match=r"did you mean 'reviews.csv'"):
+        read(tmp_path / "review.csv")
+    with pytest.raises(UserError, match="no folder"):
+        read(tmp_path / "no" / "review.csv")
+    with pytest.raises(UserError, match="no subfolders of text files"):
+        read(tmp_path)
+
+    def refuse(self: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(UserError, match="Permission denied"):
+        read(tmp_path / "reviews.csv")
+
+
+def test_parquet_with_a_nested_column(tmp_path):
+    pl.DataFrame({"text": [["a"], ["b"]], "label": [0, 1]}).write_parquet(tmp_path / "t.parquet")
+    with pytest.raises(UserError, match="text is wanted"):
+        read(tmp_path / "t.parquet")
+
+
+def test_require_classes():
+    assert require_classes(["10", "2", "2"]) == ["2", "10"]
+    assert require_classes(["b", "a"]) == ["a", "b"]
+    with pytest.raises(UserError, match="same label 'x'"):
+        require_classes(["x", "x"])
+    with pytest.raises(UserError, match="no labels"):
+        require_classes(None)
+
+
+class TestReal:
+    pytestmark = needs_data
+
+    def test_imdb(self):
+        table = read(SHARED / "imdb" / "train.tsv.gz", text="3", label="0")
+        assert table.rows == len(table.texts) == 25_000
+        assert table.labels is not None
+        assert table.labels.count("1") == 12_500
+        assert min(map(len, table.texts)) > 20
+
+    @pytest.mark.parametrize(
+        ("name", "rows", "classes"),
+        [("mr.train", 9596, 2), ("sst2.train", 6920, 2), ("sst2.dev", 872, 2), ("trec.train", 5452, 6)],
+    )
+    def test_sentences(self, name, rows, classes):
+        table = read(SHARED / "sentences" / f"{name}.txt.gz")
+        assert len(table.texts) == rows
+        assert table.labels is not None
+        assert len(require_classes(table.labels)) == classes
