@@ -2,8 +2,9 @@
 
 Dimensions, everywhere: b batch, h heads, q queries, k keys, d width.
 
-Scores come in three kinds, each with the same two words: `weights(mask)` is what attention is, (b, h, q, k), pure;
-`attend(value, mask)` is its product with the values, by the fastest way there is.
+Scores come in three kinds, each with the same three words: `weights(mask)` is what attention is, (b, h, q, k), pure;
+`read(weights, value)` is what weights read, a plain product unless there is more to read (Shaw's relative scores);
+`attend(value, mask)` is both at once, by the fastest way there is.
 
     Dot      query · key, fused (torch's scaled_dot_product_attention)
     Dense    any logits that are already there
@@ -14,7 +15,6 @@ Scores come in three kinds, each with the same two words: `weights(mask)` is wha
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,9 +24,6 @@ from torch import Tensor, nn
 
 from regard.masks import Mask
 from regard.places import Places
-
-Read = Callable[[Tensor, Tensor], Tensor]
-"""How weights (b, h, q, k) read values (b, h, k, d); a plain product unless the mechanism says otherwise."""
 
 
 class Scores(Protocol):
@@ -39,8 +36,12 @@ class Scores(Protocol):
         """The attention itself, (b, h, q, k): rows sum to one, forbidden keys weigh exactly zero."""
         ...
 
+    def read(self, weights: Tensor, value: Tensor) -> Tensor:
+        """What these weights read of the values (b, h, k, d): (b, h, q, d)."""
+        ...
+
     def attend(self, value: Tensor, mask: Mask | None = None) -> Tensor:
-        """weights(mask) @ value, (b, h, q, d), without keeping the weights where that can be helped."""
+        """read(weights(mask), value), without keeping the weights where that can be helped."""
         ...
 
 
@@ -59,6 +60,9 @@ class Dot:
         if self.bias is not None:
             logits = logits + self.bias
         return normalise(logits, _allowed(mask, self.places, logits.device))
+
+    def read(self, weights: Tensor, value: Tensor) -> Tensor:
+        return weights @ value
 
     def attend(self, value: Tensor, mask: Mask | None = None) -> Tensor:
         p = self.places
@@ -81,6 +85,9 @@ class Dense:
 
     def weights(self, mask: Mask | None = None) -> Tensor:
         return normalise(self.logits, _allowed(mask, self.places, self.logits.device))
+
+    def read(self, weights: Tensor, value: Tensor) -> Tensor:
+        return weights @ value
 
     def attend(self, value: Tensor, mask: Mask | None = None) -> Tensor:
         return self.weights(mask) @ value
@@ -105,15 +112,11 @@ class Attend(nn.Module):
         super().__init__()
         self.dropout = dropout
 
-    def forward(self, scores: Scores, value: Tensor, mask: Mask | None = None, read: Read | None = None) -> Tensor:
+    def forward(self, scores: Scores, value: Tensor, mask: Mask | None = None) -> Tensor:
         """(b, h, k, d) values to (b, h, q, d) contexts."""
-        drops = self.dropout > 0 and self.training
-        if read is None and not drops:
-            return scores.attend(value, mask)
-        weights = scores.weights(mask)
-        if drops:
-            weights = F.dropout(weights, self.dropout)
-        return (read or torch.matmul)(weights, value)
+        if self.dropout > 0 and self.training:
+            return scores.read(F.dropout(scores.weights(mask), self.dropout), value)
+        return scores.attend(value, mask)
 
     def extra_repr(self) -> str:
         return f"dropout={self.dropout}" if self.dropout else ""

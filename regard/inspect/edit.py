@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import UserError, nearest
+from regard.masks import Mask
 from regard.seam import Attend, Scores
 
 Edit = Callable[[Tensor, Scores], Tensor]
@@ -54,9 +55,8 @@ def _reread(module: nn.Module, args: tuple, kwargs: dict, output: Tensor) -> Ten
     return _with_edits(module, *args, **kwargs)  # type: ignore[arg-type]
 
 
-def _with_edits(module: Attend, scores: Scores, value: Tensor, mask=None, read=None) -> Tensor:
-    weights = edited(module, scores.weights(mask), scores)
-    return (read or torch.matmul)(weights, value)
+def _with_edits(module: Attend, scores: Scores, value: Tensor, mask: Mask | None = None) -> Tensor:
+    return scores.read(edited(module, scores.weights(mask), scores), value)
 
 
 def ablate(heads: list[int]) -> Edit:

@@ -22,7 +22,7 @@ from regard.errors import UserError, nearest
 from regard.inspect.edit import edited
 from regard.masks import Mask
 from regard.places import Places
-from regard.seam import Attend, Read, Scores
+from regard.seam import Attend, Scores
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def record(
 
     def listen(site: str, module: Attend):
         def hook(_: nn.Module, args: tuple, kwargs: dict, output: Tensor) -> None:
-            scores, _value, mask, _read = given(*args, **kwargs)
+            scores, _, mask = given(*args, **kwargs)
             with torch.no_grad():
                 weights = edited(module, scores.weights(mask), scores)
                 if heads is not None:
@@ -118,8 +118,6 @@ def record(
         raise UserError("nothing was recorded: call the model inside `with record(model)`")
 
 
-def given(
-    scores: Scores, value: Tensor, mask: Mask | None = None, read: Read | None = None
-) -> tuple[Scores, Tensor, Mask | None, Read | None]:
+def given(scores: Scores, value: Tensor, mask: Mask | None = None) -> tuple[Scores, Tensor, Mask | None]:
     """The arguments of Attend.forward by their places, however they were passed."""
-    return scores, value, mask, read
+    return scores, value, mask

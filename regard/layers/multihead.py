@@ -38,7 +38,7 @@ class MultiHead(nn.Module):
         value_width: int | None = None,
         bias: bool = True,
         dropout: float = 0.0,
-        output: bool = True,
+        output: bool | None = None,
         **options: Any,
     ):
         super().__init__()
@@ -55,7 +55,8 @@ class MultiHead(nn.Module):
         )
         self.attend = Attend(dropout)
         width = heads * self.mechanism.value_width
-        self.out = nn.Linear(width, dim, bias) if output else nn.Identity()
+        joined = self.mechanism.joined if output is None else output
+        self.out = nn.Linear(width, dim, bias) if joined else nn.Identity()
 
     def forward(
         self,
@@ -106,7 +107,7 @@ class MultiHead(nn.Module):
             mask = Mask(keys=memory.mask)
         checked = as_mask(mask, causal=causal, b=q.shape[0], q=q.shape[2], k=len(memory))
         scores = self.mechanism.score(q, memory.keys, Places(at, memory.at, rows, columns))
-        context = self.attend(scores, memory.values, checked, self.mechanism.read)
+        context = self.attend(scores, memory.values, checked)
         return self.out(heads_joined(context))
 
     def cost(self, n: int, m: int | None = None) -> Cost:

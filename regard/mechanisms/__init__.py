@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import pkgutil
 from typing import Any
 
 from regard import named
+from regard.discover import classes
 from regard.errors import UserError
 from regard.mechanisms.base import Mechanism
 from regard.positions.base import Positions
@@ -45,13 +43,7 @@ def build(
     return cls(dim, heads, memory_dim=memory_dim, value_width=value_width, positions=positions, bias=bias, **own)
 
 
-def _discover() -> None:
-    for module in sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name != "base"):
-        for _, cls in inspect.getmembers(importlib.import_module(f"{__name__}.{module}"), inspect.isclass):
-            if issubclass(cls, Mechanism) and not inspect.isabstract(cls) and "name" in vars(cls):
-                register(cls)
-
-
-_discover()
+for _cls in classes(__name__, __path__, Mechanism):
+    register(_cls)
 
 __all__ = ["MECHANISMS", "Mechanism", "build", "register"]

@@ -6,12 +6,11 @@ A mechanism takes raw inputs and owns its projections and heads. The layer aroun
     remember(x, at)         (b, k, memory_dim)  -> keys (b, h, k, ·), values (b, h, k, value_width)
     both(x, at)             the two at once for self-attention, where one product can serve
     score(q, keys, places)  -> Scores
-    read(weights, values)   weights @ values unless there is more to read (Shaw)
     cost(n, m)              -> Cost for n queries and m keys
 
 Words that say where it is defined: `accepts`, the kinds of positions it can use; `cross`, whether it can regard a
 memory other than its own sequence; `ordered`, whether the order of the memory matters even without positions;
-`reach`, how many keys back a causal step can see, or None for all.
+`reach`, how many keys back a causal step can see, or None for all; `joined`, whether a matrix joins the heads after it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from regard.errors import UserError
 from regard.places import At, Places
 from regard.positions.base import Positions
 from regard.positions.none import NoPositions
-from regard.seam import Read, Scores
+from regard.seam import Scores
 
 
 class Mechanism(nn.Module, ABC):
@@ -38,9 +37,9 @@ class Mechanism(nn.Module, ABC):
     accepts: ClassVar[frozenset[str]] = frozenset({"none", "embed"})
     cross: ClassVar[bool] = True
     ordered: ClassVar[bool] = False
+    joined: ClassVar[bool] = True
 
     reach: int | None = None
-    read: Read | None = None
 
     def __init__(
         self,

@@ -1,13 +1,12 @@
-"""Every kind of position, by name. One file is one kind."""
+"""Every kind of position, by name. One file is one kind; a file dropped in here is found by itself."""
 
 from __future__ import annotations
 
 from regard import named
+from regard.discover import classes
 from regard.positions.base import Positions
-from regard.positions.none import NoPositions
-from regard.positions.sinusoidal import Sinusoidal
 
-POSITIONS: dict[str, type[Positions]] = {cls.name: cls for cls in (NoPositions, Sinusoidal)}
+POSITIONS: dict[str, type[Positions]] = {cls.name: cls for cls in classes(__name__, __path__, Positions)}
 
 COMMON = {"self", "dim", "heads"}
 
