@@ -1,0 +1,42 @@
+"""One weight for each token: the attention that reaches the output, along the way from the document to its words.
+
+    one level     the weights of the pooling layer (the mean over heads and hops)
+    two levels    weight of the sentence × weight of the word in it (Yang et al. 2016, figure 5)
+
+It is a picture of where the last reading happens, not a proof of what decided; `faithfulness` measures the difference.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from regard.inspect.maps import AttentionMap
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """tokens (n,) sum to one; sentences (s,) where the model reads in two levels; how, in words for the reader."""
+
+    tokens: Tensor
+    sentences: Tensor | None
+    how: str
+
+
+def explain(found: list[AttentionMap]) -> Explanation | None:
+    """What the output read, or None where nothing reads for the document as a whole."""
+    ends = [m for m in found if m.rows in ("document", "hops")]
+    if not ends:
+        return None
+    top = ends[-1].weights.mean((0, 1))
+    if ends[-1].columns == "tokens":
+        hops = ends[-1].weights.shape[0] * ends[-1].weights.shape[1]
+        how = "the weights with which the last layer's words are pooled" + (f", mean of {hops} hops" if hops > 1 else
+        "") return Explanation(top,
+        None, how)
+    below = [m for m in found if m.rows == ends[-1].columns and m.columns == "tokens"]
+    if not below:
+        return None
+    words = below[-1].weights.mean(0)
+    return Explanation(top @ words, top, "weight of the sentence times weight of the word in it")
