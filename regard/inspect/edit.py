@@ -90,6 +90,6 @@ def hide(keys: Tensor | list[int], *, renormalise: bool = True) -> Edit:
         if not renormalise:
             return weights
         total = weights.sum(-1, keepdim=True)
-        return torch.where(total > 0, weights / total.clamp(min=1e-30), 0.0)
+        return torch.where(total > 0, weights / total.clamp(min=torch.finfo(total.dtype).tiny), 0.0)
 
     return change

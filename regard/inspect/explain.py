@@ -32,9 +32,8 @@ def explain(found: list[AttentionMap]) -> Explanation | None:
     top = ends[-1].weights.mean((0, 1))
     if ends[-1].columns == "tokens":
         hops = ends[-1].weights.shape[0] * ends[-1].weights.shape[1]
-        how = "the weights with which the last layer's words are pooled" + (f", mean of {hops} hops" if hops > 1 else
-        "") return Explanation(top,
-        None, how)
+        how = "the weights with which the last layer's words are pooled"
+        return Explanation(top, None, f"{how}, mean of {hops} hops" if hops > 1 else how)
     below = [m for m in found if m.rows == ends[-1].columns and m.columns == "tokens"]
     if not below:
         return None

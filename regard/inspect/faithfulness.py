@@ -34,8 +34,14 @@ class Faithfulness:
 
 
 def faithfulness(
-    predict: Predict, weights: np.ndarray, words: Sequence[int], label: str, *, share: float = 0.2, draws: int = 40,
-    seed: int = 0
+    predict: Predict,
+    weights: np.ndarray,
+    words: Sequence[int],
+    label: str,
+    *,
+    share: float = 0.2,
+    draws: int = 40,
+    seed: int = 0,
 ) -> Faithfulness:
     """`words` says which word each token belongs to; whole words are taken away. `predict` gives p of the class in
     question."""
@@ -75,12 +81,9 @@ def _verdict(comprehensive: Measure, sufficient: Measure, count: int, total: int
     good = [m.name for m in (comprehensive, sufficient) if m.better_than >= 0.95]
     if len(good) == 2:
         return (
-            f"On this input attention is a faithful explanation: taking away the {count} words attended
-            to most changes " f"the prediction more than {comprehensive.better_than:.0%} of {draws} random choices, and
-            they alone keep " f"it better than
-            {sufficient.better_than:.0%}."
-       
-       
+            f"On this input attention is a faithful explanation: taking away the {count} words attended to most changes "
+            f"the prediction more than {comprehensive.better_than:.0%} of {draws} random choices, and they alone keep "
+            f"it better than {sufficient.better_than:.0%}."
         )
     if good:
         other = "sufficiency" if good[0] == "comprehensiveness" else "comprehensiveness"

@@ -92,7 +92,7 @@ def record(
 
     def listen(site: str, module: Attend):
         def hook(_: nn.Module, args: tuple, kwargs: dict, output: Tensor) -> None:
-            scores, _, mask = given(*args, **kwargs)
+            scores, _value, mask = given(*args, **kwargs)
             with torch.no_grad():
                 weights = edited(module, scores.weights(mask), scores)
                 if heads is not None:
