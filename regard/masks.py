@@ -46,36 +46,36 @@ def sees_all(q_at: At, k_at: At) -> bool:
     return isinstance(q_at, range) and isinstance(k_at, range) and (not k_at or q_at.start >= k_at.stop - 1)
 
 
-def as_mask(mask: Mask | Tensor | None, *, causal: bool, b: int, q: int, k: int) -> Mask | None:
+def as_mask(mask: Mask | Tensor | None, *, causal: bool, b: int, q: int, k: int, h: int | None = None) -> Mask | None:
     """A caller's mask, checked. A tensor of (b, k) is about keys; (b, q, k) and (b, h, q, k) are about pairs."""
     if isinstance(mask, Tensor):
-        mask = _from_tensor(mask, b, q, k)
+        mask = _from_tensor(mask, b, h, q, k)
     if mask is None:
         return Mask(causal=True) if causal else None
-    for part, tensor, want in (("keys", mask.keys, (b, k)), ("pairs", mask.pairs, (b, None, q, k))):
+    for part, tensor, want in (("keys", mask.keys, (b, k)), ("pairs", mask.pairs, (b, h, q, k))):
         if tensor is not None:
-            _check_shape(part, tensor, want)
+            _check_part(part, tensor, want)
     return replace(mask, causal=True) if causal else mask
 
 
-def _from_tensor(mask: Tensor, b: int, q: int, k: int) -> Mask:
+def _from_tensor(mask: Tensor, b: int, h: int | None, q: int, k: int) -> Mask:
+    if mask.dim() == 2:
+        _check_part("keys", mask, (b, k))
+        _check_polarity(mask)
+        return Mask(keys=mask)
+    if mask.dim() == 3:
+        mask = mask[:, None]
+    _check_part("pairs", mask, (b, h, q, k))
+    _check_pair_polarity(mask)
+    return Mask(pairs=mask)
+
+
+def _check_part(part: str, mask: Tensor, want: tuple[int | None, ...]) -> None:
     if mask.dtype != torch.bool:
         raise UserError(
             f"a mask must be bool with True for what may be seen; given dtype {mask.dtype}. "
             "For an additive mask of 0 and -inf pass mask == 0; for 1 and 0 pass mask.bool()"
         )
-    if mask.dim() == 2:
-        _check_shape("keys", mask, (b, k))
-        _check_polarity(mask)
-        return Mask(keys=mask)
-    if mask.dim() == 3:
-        mask = mask[:, None]
-    _check_shape("pairs", mask, (b, None, q, k))
-    _check_pair_polarity(mask)
-    return Mask(pairs=mask)
-
-
-def _check_shape(part: str, mask: Tensor, want: tuple[int | None, ...]) -> None:
     fits = mask.dim() == len(want) and all(w is None or s == w or s == 1 for s, w in zip(mask.shape, want, strict=True))
     if not fits:
         shape = ", ".join("heads" if w is None else str(w) for w in want)

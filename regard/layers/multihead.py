@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from regard import mechanisms, positions
@@ -18,7 +19,7 @@ from regard.errors import UserError
 from regard.masks import Mask, as_mask
 from regard.mechanisms.base import Mechanism, heads_joined
 from regard.memory import Memory
-from regard.places import At, Places
+from regard.places import At, Places, indices
 from regard.positions.base import Positions
 from regard.seam import Attend
 
@@ -42,6 +43,10 @@ class MultiHead(nn.Module):
         **options: Any,
     ):
         super().__init__()
+        if isinstance(mechanism, Mechanism) and (positions, memory_dim, value_width, options) != (None, None, None, {}):
+            raise UserError(
+                f"a ready {mechanism.name!r} has its positions, widths and options already: give them to the mechanism"
+            )
         place = _positions(positions, dim, heads)
         self.mechanism = mechanisms.build(
             mechanism,
@@ -71,14 +76,18 @@ class MultiHead(nn.Module):
     ) -> Tensor:
         """x (b, q, dim), memory (b, k, memory_dim) or one that was read before; `mask` is about the memory's keys."""
         at = range(x.shape[1]) if at is None else at
+        b, n, _ = x.shape
+        k = n if memory is None else len(memory) if isinstance(memory, Memory) else memory.shape[1]
+        checked = as_mask(mask, causal=causal, b=b, q=n, k=k, h=self.mechanism.heads)
+        real = None if checked is None else checked.keys
         if memory is None:
-            q, keys, values = self.mechanism.both(x, at)
-            memory = _without_padding(Memory(keys, values, at, _key_mask(mask)))
+            q, keys, values = self.mechanism.both(_without_padding(x, real), at)
+            memory = Memory(keys, values, at)
         else:
             if not isinstance(memory, Memory):
-                memory = self.remember(memory, mask=mask)
+                memory = self.remember(memory, mask=None if real is None else Mask(keys=real))
             q = self.mechanism.query(x, at)
-        return self._regard(q, memory, mask, causal, at, rows, columns)
+        return self._regard(q, memory, checked, at, rows, columns)
 
     def remember(self, memory: Tensor, *, mask: Mask | Tensor | None = None, at: At | None = None) -> Memory:
         """Read a memory once, to be regarded many times."""
@@ -86,28 +95,30 @@ class MultiHead(nn.Module):
             raise UserError(
                 f"mechanism {self.mechanism.name!r} is about a sequence's own places and cannot regard another memory"
             )
-        at = range(memory.shape[1]) if at is None else at
-        keys, values = self.mechanism.remember(memory, at)
-        return _without_padding(Memory(keys, values, at, _key_mask(mask), limit=self.mechanism.reach))
+        b, k, _ = memory.shape
+        checked = as_mask(mask, causal=False, b=b, q=k, k=k)
+        if checked is not None and checked.pairs is not None:
+            raise UserError("a memory is read before its queries are known: its mask is about keys, (batch, keys)")
+        real = None if checked is None else checked.keys
+        at = range(k) if at is None else at
+        keys, values = self.mechanism.remember(_without_padding(memory, real), at)
+        return Memory(keys, values, at, None if real is None else real.expand(b, k), limit=self.mechanism.reach)
 
     def step(self, x: Tensor, past: Memory | None = None, *, at: At | None = None) -> tuple[Tensor, Memory]:
         """The next places of a causal sequence: step by step equals all at once. x (b, new, dim)."""
         if at is None:
-            start = past.at.stop if past is not None and isinstance(past.at, range) else 0
-            at = range(start, start + x.shape[1])
+            at = _after(past, x.shape[1])
         q, keys, values = self.mechanism.both(x, at)
         new = Memory(keys, values, at, limit=self.mechanism.reach)
         memory = new if past is None else past.extend(new)
-        return self._regard(q, memory, None, True, at, "tokens", "tokens"), memory
+        return self._regard(q, memory, Mask(causal=True), at, "tokens", "tokens"), memory
 
-    def _regard(
-        self, q: Tensor, memory: Memory, mask: Mask | Tensor | None, causal: bool, at: At, rows: str, columns: str
-    ) -> Tensor:
-        if memory.mask is not None and mask is None:
-            mask = Mask(keys=memory.mask)
-        checked = as_mask(mask, causal=causal, b=q.shape[0], q=q.shape[2], k=len(memory))
+    def _regard(self, q: Tensor, memory: Memory, mask: Mask | None, at: At, rows: str, columns: str) -> Tensor:
+        if memory.mask is not None:
+            mask = mask or Mask()
+            mask = replace(mask, keys=memory.mask if mask.keys is None else memory.mask & mask.keys)
         scores = self.mechanism.score(q, memory.keys, Places(at, memory.at, rows, columns))
-        context = self.attend(scores, memory.values, checked)
+        context = self.attend(scores, memory.values, mask)
         return self.out(heads_joined(context))
 
     def cost(self, n: int, m: int | None = None) -> Cost:
@@ -122,15 +133,17 @@ def _positions(spec: str | Positions | None, dim: int, heads: int) -> Positions:
     return positions.build(spec, dim, heads)
 
 
-def _key_mask(mask: Mask | Tensor | None) -> Tensor | None:
-    if isinstance(mask, Mask):
-        return mask.keys
-    return mask if mask is not None and mask.dim() == 2 else None
+def _without_padding(x: Tensor, real: Tensor | None) -> Tensor:
+    """Padding becomes zeros before it is read, so that not even NaN in it passes through a weight of zero, forward or
+    backward."""
+    return x if real is None else x.masked_fill(~real[..., None], 0.0)
 
 
-def _without_padding(memory: Memory) -> Memory:
-    """Padded keys and values become zeros, so that not even NaN in them can pass through a weight of zero."""
-    if memory.mask is None or memory.mask.shape != (memory.keys.shape[0], len(memory)):
-        return memory
-    hidden = ~memory.mask[:, None, :, None]
-    return replace(memory, keys=memory.keys.masked_fill(hidden, 0.0), values=memory.values.masked_fill(hidden, 0.0))
+def _after(past: Memory | None, new: int) -> At:
+    """The places that follow what is remembered, in each row of the batch where these differ."""
+    if past is None:
+        return range(new)
+    if isinstance(past.at, range):
+        return range(past.at.stop, past.at.stop + new)
+    last = indices(past.at, past.keys.device)[..., -1:]
+    return last + torch.arange(1, new + 1, device=last.device)
