@@ -1,0 +1,28 @@
+// What every part needs: the data, numbers in words, and the colours of the moment.
+const look = JSON.parse(document.getElementById("look").textContent);
+const $ = (id) => document.getElementById(id);
+const number = (value) => (value === 0 ? "0" : value < 1e-4 ? value.toExponential(2) : value.toPrecision(4));
+
+const darkScreen = matchMedia("screen and (prefers-color-scheme: dark)");
+let printing = false;
+const isDark = () => darkScreen.matches && !printing;
+
+// Three stops of one hue whose lightness only ever falls (light) or rises (dark).
+const STOPS = {
+  light: [[253, 250, 245], [226, 122, 20], [84, 34, 0]],
+  dark: [[28, 30, 34], [186, 96, 8], [255, 222, 170]],
+};
+function ramp() {
+  const [low, middle, high] = STOPS[isDark() ? "dark" : "light"];
+  const table = new Uint8ClampedArray(256 * 3);
+  for (let i = 0; i < 256; i++) {
+    const t = i / 255;
+    const [from, to, u] = t < 0.5 ? [low, middle, t * 2] : [middle, high, t * 2 - 1];
+    for (let c = 0; c < 3; c++) table[3 * i + c] = from[c] + (to[c] - from[c]) * u;
+  }
+  return table;
+}
+const css = (rgb) => `rgb(${rgb.join(" ")})`;
+const colours = () => (isDark()
+  ? { paper: "#16171a", ink: "#e9e6e0", soft: "#a09a90", rule: "#34353a" }
+  : { paper: "#fdfcfa", ink: "#1e1c19", soft: "#67625a", rule: "#dfdad1" });

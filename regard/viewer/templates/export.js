@@ -1,0 +1,141 @@
+// What is seen, as files.
+function save(name, type, content) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+const stem = () => (look.title || "look").toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 40) || "look";
+const cell = (value) => {
+  const text = value === null || value === undefined ? "" : String(value);
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+};
+const csv = (rows) => rows.map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
+const sentenceOf = (index) => {
+  const at = look.sentences.findIndex(([first, end]) => first <= index && index < end);
+  return at < 0 ? null : at;
+};
+const weightOf = (list, index) => (list ? list[index] : null);
+
+function tokensCsv() {
+  const head = ["token", "text", "start", "end", "word", "sentence", "special", "weight"];
+  return csv([head, ...look.tokens.map((t, i) =>
+    [i, t.text, t.start, t.end, t.word, sentenceOf(i), t.special, weightOf(look.weights, i)])]);
+}
+function weightsJson() {
+  const { title, model, run, text, prediction, weights_how, evidence, evidence_share, faithfulness } = look;
+  const shown = sheet.shown;
+  return JSON.stringify({
+    title, model, run, text, offsets: "characters (Unicode code points)", prediction, weights_how,
+    tokens: look.tokens.map((t, i) => ({ ...t, weight: weightOf(look.weights, i) })),
+    words: look.words,
+    sentences: look.sentences.map(([first, end], i) => ({ first, end, weight: weightOf(look.sentence_weights, i) })),
+    evidence, evidence_share, faithfulness,
+    map: shown && { site: look.maps[shown.site].site, mode: shown.mode, head: shown.mode === "single" ? shown.head : null,
+      step: shown.step, rows: shown.rowNames, columns: shown.columnNames, weights: grid(shown) },
+  }, null, 1);
+}
+const grid = ({ rows, columns, values }) => Array.from({ length: rows }, (_, r) =>
+  Array.from(values.subarray(r * columns, (r + 1) * columns), (v) => Number(v.toPrecision(6))));
+function mapCsv() {
+  const { rowNames, columnNames } = sheet.shown;
+  return csv([["", ...columnNames], ...grid(sheet.shown).map((row, r) => [rowNames[r], ...row])]);
+}
+
+// XML has no place for control characters, however they are written.
+const xml = (text) => text.replace(/[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD\u{10000}-\u{10FFFF}]/gu, "\uFFFD")
+  .replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
+// The browser lays the text out (it knows about scripts that run from right to left); the drawing copies where things fell.
+const WIDE = 760, PAD = 24;
+function textSvg() {
+  const prose = document.querySelector("#text .prose").cloneNode(true);
+  prose.classList.add("for-drawing");
+  prose.style.width = `${WIDE - 2 * PAD}px`;
+  document.body.append(prose);
+  const origin = prose.getBoundingClientRect();
+  const place = (box) => ({ x: box.left - origin.left + PAD, y: box.top - origin.top + PAD, w: box.width, h: box.height });
+  const boxes = (element) => [...element.getClientRects()].map(place);
+  const f = (value) => value.toFixed(2);
+  const parts = [];
+  for (const word of prose.querySelectorAll(".word")) {
+    const shade = 0.82 * parseFloat(word.style.getPropertyValue("--a"));
+    for (const { x, y, w, h } of boxes(word)) {
+      parts.push(`<rect x="${f(x)}" y="${f(y)}" width="${f(w)}" height="${f(h)}" rx="2" fill="#e88016" fill-opacity="${shade.toFixed(4)}"/>`);
+    }
+  }
+  for (const bar of prose.querySelectorAll(".bar")) {
+    for (const { x, y, w, h } of boxes(bar)) {
+      parts.push(`<rect x="${f(x)}" y="${f(y)}" width="${f(w)}" height="${f(h)}" fill="#e88016"/>`);
+    }
+  }
+  for (const line of prose.querySelectorAll("u.evidence")) {
+    for (const { x, y, w, h } of boxes(line)) {
+      parts.push(`<path d="M${f(x)} ${f(y + h)}h${f(w)}" stroke="#1e1c19" stroke-width="2"/>`);
+    }
+  }
+  parts.push(...runs(prose, place, f));
+  const height = Math.ceil(origin.height + 2 * PAD);
+  const font = getComputedStyle(prose).fontFamily;
+  prose.remove();
+  return `<?xml version="1.0" encoding="UTF-8"?>\n<svg xmlns="http://www.w3.org/2000/svg" width="${WIDE}" height="${height}" ` +
+    `viewBox="0 0 ${WIDE} ${height}" font-family="${xml(font)}" fill="#1e1c19">\n<title>${xml(look.title)}</title>\n` +
+    `<rect width="100%" height="100%" fill="#ffffff"/>\n${parts.join("\n")}\n</svg>\n`;
+}
+// Every run of letters as a <text> of its own, held to the width it has here whatever font opens it.
+function* runs(prose, place, f) {
+  const context = document.createElement("canvas").getContext("2d");
+  const walker = document.createTreeWalker(prose, NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const style = getComputedStyle(node.parentElement);
+    context.font = `${style.fontSize} ${style.fontFamily}`;
+    const { fontBoundingBoxAscent: up, fontBoundingBoxDescent: down } = context.measureText("x");
+    const small = node.parentElement.classList.contains("figure") ? ' fill="#67625a"' : "";
+    const turned = style.direction === "rtl" ? ' direction="rtl" text-anchor="end"' : "";
+    for (const { text, box } of fragments(node)) {
+      const { x, y, w, h } = place(box);
+      yield `<text x="${f(x)}" y="${f(y + (h * up) / (up + down))}" font-size="${parseFloat(style.fontSize)}" textLength="${f(w)}" ` +
+        `lengthAdjust="spacingAndGlyphs"${small}${turned}>${xml(text)}</text>`;
+    }
+  }
+}
+
+// Words, cut where a line ends or the direction turns inside them.
+function* fragments(node) {
+  const range = document.createRange();
+  const rects = (from, to) => { range.setStart(node, from); range.setEnd(node, to); return range.getClientRects(); };
+  for (const { 0: text, index } of node.data.matchAll(/\S+/gu)) {
+    const whole = rects(index, index + text.length);
+    if (whole.length <= 1) {
+      yield { text, box: whole[0] || range.getBoundingClientRect() };
+      continue;
+    }
+    let kept = null, at = index;
+    for (const letter of text) {
+      const box = rects(at, (at += letter.length))[0] || range.getBoundingClientRect();
+      const part = [...whole].findIndex((r) => Math.abs(r.top - box.top) < 1 && box.left > r.left - 0.5 && box.right < r.right + 0.5);
+      if (kept && kept.part === part) kept.text += letter;
+      else {
+        if (kept) yield kept;
+        kept = { text: letter, part, box: whole[part] || box };
+      }
+    }
+    yield kept;
+  }
+}
+
+function wireExports() {
+  $("save-svg").addEventListener("click", () => save(`${stem()}.svg`, "image/svg+xml", textSvg()));
+  $("save-csv").addEventListener("click", () => save(`${stem()}.csv`, "text/csv", tokensCsv()));
+  $("save-json").addEventListener("click", () => save(`${stem()}.json`, "application/json", weightsJson()));
+  $("save-png")?.addEventListener("click", () => {
+    if (!sheet.shown) return;
+    const canvas = document.createElement("canvas");
+    const layout = plan(sheet.shown, 1000, sheet.shown.zoom);
+    printing = true;  // what is saved is for paper: light, as the drawing of the text is
+    drawMap(canvas, sheet.shown, layout, Math.min(2, Math.sqrt(1.6e7 / (layout.width * layout.height))));
+    printing = false;
+    canvas.toBlob((blob) => save(`${stem()}-map.png`, "image/png", blob), "image/png");
+  });
+  $("save-map")?.addEventListener("click", () => { if (sheet.shown) save(`${stem()}-map.csv`, "text/csv", mapCsv()); });
+}

@@ -1,0 +1,128 @@
+// One map, large: words on both axes, a number for every cell.
+const sheet = { shown: null, at: null };  // what is drawn, and the cell under the cursor
+const FONT = "system-ui, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif";
+
+function plan(shown, width, zoom) {
+  const { rows, columns } = shown;
+  const context = document.createElement("canvas").getContext("2d");
+  context.font = `11px ${FONT}`;
+  const widest = (names, most) => Math.min(most, Math.max(...names.map((n) => context.measureText(n).width)) + 8);
+  const narrow = width < 480;
+  const left = Math.ceil(widest(shown.rowNames, narrow ? 76 : 130));
+  const top = Math.ceil(widest(shown.columnNames, narrow ? 76 : 110));
+  const cell = Math.min(26, (width - left - 2) / columns) * zoom;
+  const tall = rows * 2 < columns ? Math.max(18, Math.min(cell, 40)) : columns * 2 < rows ? Math.min(cell, 18) : cell;
+  return { left, top, cell, tall, width: Math.ceil(left + cell * columns + 1), height: Math.ceil(top + tall * rows + 1) };
+}
+
+function drawMap(canvas, shown, layout, scale) {
+  const { rows, columns, values, peak } = shown;
+  const { left, top, cell, tall, width, height } = layout;
+  const colour = colours();
+  canvas.width = Math.round(width * scale);
+  canvas.height = Math.round(height * scale);
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  const context = canvas.getContext("2d");
+  context.scale(scale, scale);
+  context.fillStyle = colour.paper;
+  context.fillRect(0, 0, width, height);
+  const small = document.createElement("canvas");
+  small.width = columns;
+  small.height = rows;
+  small.getContext("2d").putImageData(paint(values, columns, rows, peak, ramp()), 0, 0);
+  context.imageSmoothingEnabled = false;
+  context.drawImage(small, left, top, cell * columns, tall * rows);
+  context.strokeStyle = colour.rule;
+  context.strokeRect(left - 0.5, top - 0.5, cell * columns + 1, tall * rows + 1);
+  context.font = `11px ${FONT}`;
+  context.fillStyle = colour.ink;
+  context.textBaseline = "middle";
+  context.textAlign = "right";
+  const everyRow = Math.ceil(10.5 / tall);
+  for (let r = 0; r < rows; r += everyRow) {
+    context.fillText(fitted(context, shown.rowNames[r], left - 8), left - 5, top + tall * (r + 0.5));
+  }
+  context.textAlign = "left";
+  const everyColumn = Math.ceil(10.5 / cell);
+  for (let c = 0; c < columns; c += everyColumn) {
+    context.save();
+    context.translate(left + cell * (c + 0.5), top - 5);
+    context.rotate(-Math.PI / 2);
+    context.fillText(fitted(context, shown.columnNames[c], top - 8), 0, 0);
+    context.restore();
+  }
+}
+function fitted(context, text, room) {
+  let kept = shorten(text, 24);
+  while (kept.length > 2 && context.measureText(kept).width > room) kept = shorten(kept, [...kept].length - 1);
+  return kept;
+}
+
+// A canvas may not grow without bound: phones refuse more than about 16 million pixels.
+const sharpness = ({ width, height }) => Math.min(devicePixelRatio, Math.sqrt(1.6e7 / (width * height)));
+
+async function showMap(state) {
+  const { site, mode, head, zoom } = state;
+  const map = look.maps[site];
+  const asked = (sheet.asked = {});
+  const shown = await matrix(site, mode, head);
+  if (sheet.asked !== asked) return;  // another head was chosen meanwhile
+  shown.rowNames = labels(map.rows, shown.rows);
+  shown.columnNames = labels(map.columns, shown.columns);
+  Object.assign(shown, { site, mode, head, zoom });
+  sheet.shown = shown;
+  const layout = (sheet.layout = plan(shown, $("frame").clientWidth || 600, zoom));
+  drawMap($("heatmap"), shown, layout, sharpness(layout));
+  $("range").textContent = `0 to ${number(shown.peak)}. Kept in 256 steps of ${number(shown.step)}: ` +
+    "a number read here is right to half a step.";
+  document.querySelector(".ramp").style.background =
+    `linear-gradient(to right, ${STOPS[isDark() ? "dark" : "light"].map(css).join(", ")})`;
+  $("heatmap").dataset.shown = `${site}/${mode}/${head}/${zoom}`;
+  readCell(sheet.at && sheet.at.site === site ? sheet.at : null);
+}
+
+function cellAt(event) {
+  const { left, top, cell, tall } = sheet.layout;
+  const box = $("heatmap").getBoundingClientRect();
+  const column = Math.floor((event.clientX - box.left - left) / cell);
+  const row = Math.floor((event.clientY - box.top - top) / tall);
+  const { rows, columns, site } = sheet.shown;
+  return row >= 0 && column >= 0 && row < rows && column < columns ? { row, column, site } : null;
+}
+function readCell(at) {
+  sheet.at = at;
+  const out = $("readout");
+  $("cursor").hidden = !at;
+  if (!at) {
+    out.textContent = "Point at a cell, or reach the picture with the tab key and walk with the arrows.";
+    delete out.dataset.value;
+    return;
+  }
+  const { left, top, cell, tall } = sheet.layout;
+  const { values, columns, step, rowNames, columnNames } = sheet.shown;
+  const value = values[at.row * columns + at.column];
+  const strong = document.createElement("b");
+  strong.textContent = number(value);
+  out.replaceChildren(`“${rowNames[at.row]}” → “${columnNames[at.column]}”  `, strong, `  ± ${number(step / 2)}`);
+  Object.assign(out.dataset, { value, step, row: at.row, column: at.column });
+  Object.assign($("cursor").style, { left: `${left + cell * at.column}px`, top: `${top + tall * at.row}px`,
+    width: `${cell}px`, height: `${tall}px` });
+}
+function watchHeatmap() {
+  const canvas = $("heatmap");
+  const point = (event) => { if (sheet.shown) readCell(cellAt(event)); };
+  canvas.addEventListener("pointermove", point);
+  canvas.addEventListener("pointerdown", point);
+  canvas.addEventListener("keydown", (event) => {
+    const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+    if (!move || !sheet.shown) return;
+    event.preventDefault();
+    const { rows, columns, site } = sheet.shown;
+    const at = sheet.at || { row: 0, column: 0 };
+    const inside = (value, size) => Math.max(0, Math.min(size - 1, value));
+    readCell(sheet.at ? { row: inside(at.row + move[0], rows), column: inside(at.column + move[1], columns), site }
+      : { row: 0, column: 0, site });
+    $("cursor").scrollIntoView({ block: "nearest", inline: "nearest" });
+  });
+}
