@@ -48,7 +48,8 @@ class BagOfWords:
         self.weight[model.classes_], self.bias[model.classes_] = weight, bias
 
     def probabilities(self, texts: list[str]) -> np.ndarray:
-        logits = self.vectorizer.transform(texts) @ self.weight.T + self.bias
+        features: Any = self.vectorizer.transform(texts)
+        logits = features @ self.weight.T + self.bias
         odds = np.exp(logits - logits.max(1, keepdims=True))
         return odds / odds.sum(1, keepdims=True)
 

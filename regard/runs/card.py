@@ -1,0 +1,45 @@
+"""The model card of a run: what it is, what it was trained on, what it reached, and the command that made it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def card(config: dict[str, Any], metrics: dict[str, float], seconds: float, steps: int) -> str:
+    settings, data = config["settings"], config["data"]
+    model = {k: v for k, v in settings["model"].items() if k != "name"}
+    rows = "\n".join(f"| {name} | {value:.4f} |" for name, value in metrics.items())
+    labels = ", ".join(f"`{label}`" for label in config["labels"][:20])
+    more = f" and {len(config['labels']) - 20} more" if len(config["labels"]) > 20 else ""
+    return f"""---
+library_name: regard
+tags: [attention, {settings["task"]}, {settings["model"]["name"]}]
+---
+
+# {settings["model"]["name"]} for {settings["task"]}
+
+Trained by [regard](https://pypi.org/project/regard/) {config["versions"].get("regard", "")} on
+{data["train"]["rows"]:,} rows (`{data["train"]["name"]}`, sha256 `{data["train"]["fingerprint"][:16]}`), seed {settings["seed"]}, {steps:,} steps,
+{seconds:.0f} seconds on {config["machine"]["cpu"]} ({config["machine"]["cores"]} cores), {config["machine"]["date"]}.
+
+Classes: {labels}{more}. Parameters: {config["parameters"]:,}.
+
+## On the validation part ({data["valid"]["rows"]:,} rows)
+
+| measure | value |
+|---|---|
+{rows}
+
+The model that was best there is the one kept, so these numbers are a little too good; measure on data of your own:
+
+    regard evaluate FOLDER FILE
+    regard predict FOLDER "some text"
+    regard look FOLDER "some text"
+
+## Settings
+
+```json
+{json.dumps({"model": model, "tokenizer": settings["tokenizer"], "train": settings["train"]}, indent=2)}
+```
+"""

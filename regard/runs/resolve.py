@@ -1,0 +1,79 @@
+"""From what the user wrote (a file of settings, options, overrides) to the whole tree of settings, and back to plain
+data."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+from regard import named
+from regard.errors import UserError, nearest
+from regard.settings import Settings, build
+from regard.tasks import classify
+
+TASKS: dict[str, ModuleType] = {"classify": classify}
+
+
+def models(task: str) -> dict[str, str]:
+    """The models of a task: name -> module."""
+    return named.find("task", task, TASKS).MODELS
+
+
+def model_module(task: str, name: str) -> ModuleType:
+    """The file of a model, which holds its Config."""
+    return importlib.import_module(named.find(f"model for {task}", name, models(task)))
+
+
+def resolve(task: str, tree: Mapping[str, Any]) -> Settings:
+    """Settings from a nested mapping, in which "model" holds "name" and that model's own settings."""
+    tree = dict(tree)
+    chosen = dict(tree.pop("model", None) or {})
+    name = str(chosen.pop("name", "han"))
+    config = model_module(task, name).Config
+    fields = [f.name for f in dataclasses.fields(config)]
+    for part in ("mechanism", "positions"):
+        if part in chosen and part not in fields:
+            able = [
+                m for m in models(task) if part in {f.name for f in dataclasses.fields(model_module(task, m).Config)}
+            ]
+            raise UserError(
+                f"model {name!r} has no choice of {part}; these have: {', '.join(able)} (see `regard list`)"
+            )
+    known = [f.name for f in dataclasses.fields(Settings) if f.name not in ("task", "model_name")]
+    for key in tree:
+        if key not in known:
+            raise UserError(f"unknown setting {key!r}; {nearest(key, known)}")
+    settings = build(
+        Settings, {**tree, "task": task, "model_name": name, "model": build(config, chosen, where="model")}
+    )
+    given = [k for k in ("epochs", "steps", "budget") if getattr(settings.train, k) is not None]
+    if len(given) > 1:
+        raise UserError(f"the length of training is one of epochs, steps or budget; given {' and '.join(given)}")
+    if not given:
+        settings = dataclasses.replace(settings, train=dataclasses.replace(settings.train, epochs=5))
+    return settings
+
+
+def as_tree(settings: Settings) -> dict[str, Any]:
+    """The inverse of `resolve`, as plain data for config.json."""
+    tree = dataclasses.asdict(settings)
+    return {
+        "task": tree.pop("task"),
+        "model": {"name": tree.pop("model_name"), **tree.pop("model")},
+        **tree,
+    }
+
+
+def differences(a: Mapping[str, Any], b: Mapping[str, Any], where: str = "") -> list[str]:
+    """What differs between two trees, in words."""
+    said = []
+    for key in sorted({*a, *b}):
+        path, x, y = f"{where}{key}", a.get(key), b.get(key)
+        if isinstance(x, Mapping) and isinstance(y, Mapping):
+            said += differences(x, y, f"{path}.")
+        elif x != y:
+            said.append(f"{path} was {x!r} and is now {y!r}")
+    return said

@@ -1,0 +1,214 @@
+"""Train: from a file and settings to a run folder, or on from where one stopped."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.data.read import Table
+from regard.data.tokenizer import Tokenizer
+from regard.errors import UserError
+from regard.models.bag import BagOfWords
+from regard.runs import prepare
+from regard.runs.card import card
+from regard.runs.folder import FORMAT, read_config, settings_of, versions, write_config
+from regard.runs.resolve import as_tree, differences, model_module, resolve
+from regard.runs.run import Run
+from regard.settings import Settings, merge, seconds
+from regard.tasks.classify import metrics as class_metrics
+from regard.training import atomic, machine
+from regard.training.loop import fit
+
+
+def train(
+    task: str,
+    data: str | Path | Table | None = None,
+    *,
+    model: str | None = None,
+    out: str | Path | None = None,
+    text: str | None = None,
+    label: str | None = None,
+    valid: str | Path | None = None,
+    epochs: int | None = None,
+    steps: int | None = None,
+    budget: str | float | None = None,
+    seed: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: bool = True,
+    say: Callable[[str], Any] = print,
+) -> Run:
+    """Train a model on a file and return the run.
+
+    >>> run = regard.train("classify", "reviews.csv", text="review", label="sentiment", model="han", budget="2min")
+    >>> run.predict("A film to forget.")
+
+    `settings` is a nested mapping for everything else, such as {"train": {"lr": 3e-4}, "model": {"hidden": 100}}.
+    """
+    say = say if machine.rank() == 0 else _silent
+    tree: dict[str, Any] = merge({}, settings or {})
+    table = data if isinstance(data, Table) else None
+    given = {
+        "seed": seed,
+        "model": {"name": model},
+        "data": {"train": None if table or data is None else str(data), "text": text, "label": label},
+        "train": {"epochs": epochs, "steps": steps, "budget": seconds(budget)},
+    }
+    given["data"]["valid"] = None if valid is None else str(valid)
+    merge(tree, _without_none(given))
+    if resume and out is None:
+        raise UserError("which run is to be resumed? name its folder: --resume --out RUN")
+    if resume and (Path(str(out)) / "config.json").is_file():
+        return _resume(task, tree, Path(str(out)), table, progress, say)
+    if table is None and not tree.get("data", {}).get("train"):
+        raise UserError(f"no data was given: regard train {task} FILE")
+    chosen = prepare.absolute(resolve(task, tree))
+    folder = _folder(chosen, out, overwrite)
+    begun = time.perf_counter()
+    found = prepare.corpus(chosen, table, say)
+    folder.mkdir(parents=True, exist_ok=True)
+    if chosen.model_name == "tfidf":
+        return _fit_bag(chosen, found, folder, begun, say)
+    words = prepare.vocabulary(chosen, found)
+    config = _config(chosen, found, words.size)
+    if machine.rank() == 0:
+        words.save(folder)
+    return _fit(chosen, config, found, words, folder, begun, progress, say, resume=False)
+
+
+def _resume(
+    task: str, tree: dict[str, Any], folder: Path, table: Table | None, progress: bool, say: Callable[[str], Any]
+) -> Run:
+    """Go on with what config.json says; settings given again must be the same."""
+    config = read_config(folder)
+    then = config["settings"]
+    if task != then["task"]:
+        raise UserError(f"{folder} is a run of {then['task']!r}, not of {task!r}")
+    wanted = as_tree(prepare.absolute(resolve(task, merge({k: v for k, v in then.items() if k != "task"}, tree))))
+    changed = differences(then, wanted)
+    if changed:
+        raise UserError(
+            f"{folder} was started with other settings: {'; '.join(changed)}. Leave them out, or start anew"
+        )
+    settings = settings_of(config)
+    if config.get("finished"):
+        say(f"{folder} is finished already")
+        return Run.load(folder)
+    found = prepare.corpus(settings, table, _silent)
+    for part in ("train", "valid"):
+        if found.info[part].get("fingerprint") != config["data"][part].get("fingerprint"):
+            raise UserError(f"the {part} data changed since {folder} was started; a run resumes on the same data only")
+    begun = time.perf_counter()
+    words = Tokenizer.load(folder)
+    return _fit(settings, config, found, words, folder, begun, progress, say, resume=True)
+
+
+def _fit(
+    settings: Settings,
+    config: dict[str, Any],
+    found: prepare.Corpus,
+    words: Tokenizer,
+    folder: Path,
+    begun: float,
+    progress: bool,
+    say: Callable[[str], Any],
+    *,
+    resume: bool,
+) -> Run:
+    machine.prepare(settings.train.threads)
+    torch.manual_seed(settings.seed)
+    net = settings.model.build(words.size, len(found.classes))
+    config["parameters"] = sum(p.numel() for p in net.parameters())
+    if machine.rank() == 0 and not resume:
+        write_config(folder, config)
+    job = prepare.task(settings, found, words, say)
+    say(
+        f"{settings.model_name}: {config['parameters']:,} parameters, {len(job.train):,} documents "
+        f"({len(job.train.ids):,} tokens), {len(found.classes)} classes -> {folder}"
+    )
+    result = fit(net, job, settings.train, folder, seed=settings.seed, resume=resume, progress=progress, say=say)
+    config |= {"finished": True, "metrics": result.metrics, "steps": result.steps, "seconds": result.seconds}
+    config["prepare_seconds"] = time.perf_counter() - begun - result.seconds
+    if machine.rank() == 0:
+        _finish(folder, config)
+    return Run(folder, config, net, words)
+
+
+def _fit_bag(settings: Settings, found: prepare.Corpus, folder: Path, begun: float, say: Callable[[str], Any]) -> Run:
+    bag = BagOfWords(settings.model)
+    bag.fit(found.texts, found.labels, len(found.classes), settings.seed)
+    bag.save(folder)
+    measured = class_metrics(bag.probabilities(found.valid_texts), found.valid_labels)
+    config = _config(settings, found, bag.weight.shape[1])
+    config |= {"parameters": bag.params(), "finished": True, "metrics": measured, "steps": 0}
+    config["seconds"] = time.perf_counter() - begun
+    _finish(folder, config)
+    say(f"{settings.model_name}: {bag.params():,} parameters, accuracy {measured['accuracy']:.2%} -> {folder}")
+    return Run(folder, config, bag, None)
+
+
+def _finish(folder: Path, config: dict[str, Any]) -> None:
+    write_config(folder, config)
+    text = card(config, config["metrics"], config["seconds"], config["steps"])
+    atomic.replace(folder / "README.md", text.encode())
+
+
+def _config(settings: Settings, found: prepare.Corpus, vocab: int) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "settings": as_tree(settings),
+        "labels": found.classes,
+        "vocab": vocab,
+        "data": found.info,
+        "versions": versions(),
+        "machine": machine.describe(),
+    }
+
+
+def _folder(settings: Settings, out: str | Path | None, overwrite: bool) -> Path:
+    """Where the run goes: the folder named, or the next free one under runs/."""
+    if out is not None:
+        folder = Path(out)
+        if folder.is_file():
+            raise UserError(f"{folder} is a file; --out wants a folder")
+        if (folder / "config.json").exists() and machine.rank() == 0:
+            if not overwrite:
+                raise UserError(f"{folder} holds a run already: --resume goes on with it, --overwrite starts anew")
+            _clear(folder)
+        elif folder.is_dir() and any(folder.iterdir()) and machine.rank() == 0 and not overwrite:
+            left = {p.name for p in folder.iterdir()} - {"tokenizer.json", "state", "logs"}
+            if left:
+                raise UserError(f"{folder} is not empty and not a run; name another folder for --out")
+        return folder
+    stem = re.sub(r"[^\w-]+", "-", Path(settings.data.train or "table").name.split(".")[0]).strip("-") or "data"
+    number, folder = 1, Path("runs") / f"{stem}-{settings.model_name}"
+    while folder.exists():
+        number += 1
+        folder = Path("runs") / f"{stem}-{settings.model_name}-{number}"
+    return folder
+
+
+def _clear(folder: Path) -> None:
+    """Remove what a run writes, and nothing else."""
+    for name in ("config.json", "model.safetensors", "tokenizer.json", "metrics.jsonl", "README.md"):
+        (folder / name).unlink(missing_ok=True)
+    for name in ("state", "logs"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def _without_none(tree: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: _without_none(v) if isinstance(v, Mapping) else v for k, v in tree.items() if v is not None and v != {}}
+
+
+def _silent(text: str) -> None:
+    pass
+
+
+__all__ = ["model_module", "train"]
