@@ -2,8 +2,9 @@
 nets."""
 
 from regard.layers.blocks import DecoderBlock, EncoderBlock, FeedForward, PostNorm, PreNorm
+from regard.layers.merging import factor, merge
 from regard.layers.multihead import MultiHead
-from regard.layers.pool import Pool, redundancy
+from regard.layers.pool import Pool, divergence, redundancy
 from regard.layers.recurrent import TwoWay, turn
 
 __all__ = [
@@ -15,6 +16,9 @@ __all__ = [
     "PostNorm",
     "PreNorm",
     "TwoWay",
+    "divergence",
+    "factor",
+    "merge",
     "redundancy",
     "turn",
 ]

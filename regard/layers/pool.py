@@ -48,3 +48,17 @@ def redundancy(weights: Tensor) -> Tensor:
     a = weights.flatten(0, 1)
     eye = torch.eye(a.shape[1], device=a.device, dtype=a.dtype)
     return (a @ a.transpose(1, 2) - eye).square().sum((1, 2))
+
+
+def divergence(weights: Tensor) -> Tensor:
+    """The mean of KL(hop_i ‖ hop_j) over all pairs i ≠ j, for each example; weights (b, 1, r, n) -> (b,).
+
+    The other measure of how hops differ, which Lin et al. 2017 weighed and set aside: greater means less alike, so as a
+    penalty it enters with a minus. It has no bound; here a weight of zero counts as the smallest normal number.
+    """
+    a = weights.flatten(0, 1)
+    r = a.shape[1]
+    log = a.clamp(min=torch.finfo(a.dtype).tiny).log()
+    cross = a @ log.transpose(1, 2)  # Σ_k p_i log p_j, (b, r, r)
+    own = cross.diagonal(dim1=1, dim2=2)
+    return (r * own.sum(1) - cross.sum((1, 2))) / max(1, r * (r - 1))
