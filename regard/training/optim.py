@@ -1,0 +1,197 @@
+"""Optimizers and the schedule: AdamW, and Muon for the hidden matrices.
+
+Muon (Keller Jordan 2024, https://kellerjordan.github.io/posts/muon/): the momentum of a matrix is replaced by the
+nearest orthogonal one, U Vᵀ of its singular value decomposition, approached by five Newton-Schulz steps
+
+    X ← a X + b (X Xᵀ) X + c (X Xᵀ)² X,   a, b, c = 3.4445, -4.7750, 2.0315
+
+Computed in float32 (torch.optim.Muon computes in bfloat16, which kills the process on some processors). Its update is
+scaled by 0.2 · sqrt(max(rows, columns)) (Liu et al. 2025, "Muon is scalable for LLM training", eq. 4), which gives it
+the root mean square of an AdamW update, so that learning rate and weight decay carry over from AdamW.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.optim import AdamW, Optimizer
+
+from regard.errors import UserError, nearest
+from regard.settings import TrainSettings
+
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
+BETAS = (0.9, 0.99)
+
+
+def schedule(step: int, total: int, warmup: float, decay: str) -> float:
+    """The share of the learning rate at a step (counted from 0) of `total`: linear warm-up, then decay towards 0.
+
+    Pure in its arguments, so that a resumed run has the same rate. In (0, 1] for each of the steps.
+    """
+    rising = min(round(warmup * total), total)
+    if step < rising:
+        return (step + 1) / rising
+    if decay == "constant":
+        return 1.0
+    done = min((step - rising) / max(total - rising, 1), 1.0)
+    if decay == "linear":
+        return 1.0 - done
+    if decay == "cosine":
+        return 0.5 * (1.0 + math.cos(math.pi * done))
+    raise UserError(f"unknown decay {decay!r}; {nearest(decay, ('cosine', 'linear', 'constant'))}")
+
+
+def kinds(model: nn.Module, optimizer: str) -> dict[str, str]:
+    """How each parameter is trained, by name: `muon`, `decay` (AdamW) or `bare` (AdamW without weight decay).
+
+    Biases, norms and embeddings are not decayed. Asked before a strategy cuts the parameters into flat shards.
+    """
+    matrices = {id(p) for p in hidden_matrices(model)} if optimizer == "muon" else set()
+    embeddings = embedding_ids(model)
+
+    def kind(p: nn.Parameter) -> str:
+        return "muon" if id(p) in matrices else "bare" if p.ndim < 2 or id(p) in embeddings else "decay"
+
+    return {name: kind(p) for name, p in model.named_parameters() if p.requires_grad}
+
+
+def build(
+    model: nn.Module, settings: TrainSettings, *, fused: bool = True, named: dict[str, str] | None = None
+) -> list[Optimizer]:
+    """The optimizers of a model: AdamW alone, or Muon for the hidden matrices and AdamW for the rest."""
+    if settings.optimizer not in ("adamw", "muon"):
+        raise UserError(f"unknown optimizer {settings.optimizer!r}; {nearest(settings.optimizer, ('adamw', 'muon'))}")
+    named = kinds(model, settings.optimizer) if named is None else named
+    if not named:
+        raise UserError("the model has no parameters to train; unfreeze some")
+    sorts: dict[str, list[nn.Parameter]] = {"muon": [], "decay": [], "bare": []}
+    for name, p in model.named_parameters():
+        if p.requires_grad:
+            sorts[named[name.replace("_fsdp_wrapped_module.", "")]].append(p)
+    optimizers: list[Optimizer] = []
+    if sorts["muon"]:
+        optimizers.append(Muon(sorts["muon"], lr=settings.lr, weight_decay=settings.weight_decay))
+    decays = {"decay": settings.weight_decay, "bare": 0.0}
+    groups = [{"params": sorts[kind], "weight_decay": decay} for kind, decay in decays.items() if sorts[kind]]
+    if groups:
+        optimizers.append(_adamw(groups, settings.lr, fused))
+    return optimizers
+
+
+def _adamw(groups: list[dict], lr: float, fused: bool) -> Optimizer:
+    try:
+        return AdamW(groups, lr=lr, betas=BETAS, fused=fused)
+    except RuntimeError:  # fused is not there for every device and type
+        return AdamW(groups, lr=lr, betas=BETAS)
+
+
+def embedding_ids(model: nn.Module) -> set[int]:
+    """The ids of all embedding tables, and with them of the matrices tied to one."""
+    return {id(m.weight) for m in model.modules() if isinstance(m, (nn.Embedding, nn.EmbeddingBag))}
+
+
+def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
+    """The matrices that Muon is made for: 2-D, of no embedding, tied to none, and of no output head.
+
+    The output head is taken to be the linear layer that was defined last. A module or parameter with an attribute
+    `muon = False` is left out as well; a parameter with `muon = True` is taken in any case.
+    """
+    embeddings = embedding_ids(model)
+    refused = {
+        id(p) for m in model.modules() if getattr(m, "muon", None) is False for p in m.parameters() if p.requires_grad
+    }
+    linears = [m for m in model.modules() if isinstance(m, nn.Linear)]
+    head = id(linears[-1].weight) if linears else None
+    matrices = []
+    for p in model.parameters():
+        said = getattr(p, "muon", None)
+        if p.ndim != 2 or not p.requires_grad or said is False or min(p.shape) == 1:
+            continue
+        if said or not (id(p) in embeddings or id(p) in refused or id(p) == head):
+            matrices.append(p)
+    return matrices
+
+
+class Muon(Optimizer):
+    """Momentum, orthogonalised. Matrices of one shape are done in one batch.
+
+    A packed matrix (queries, keys and values in one) is orthogonalised part by part along its rows, if the parameter
+    carries an attribute `muon_splits`, the number of parts.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor] | Iterable[dict],
+        lr: float = 1e-3,
+        weight_decay: float = 0.0,
+        momentum: float = 0.95,
+        nesterov: bool = True,
+        steps: int = 5,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "momentum": momentum,
+            "nesterov": nesterov,
+            "steps": steps,
+        }
+        super().__init__(params, defaults)  # type: ignore[arg-type]
+        for group in self.param_groups:
+            for p in group["params"]:
+                splits = getattr(p, "muon_splits", 1)
+                if p.ndim != 2 or p.shape[0] % splits:
+                    raise ValueError(
+                        f"Muon wants matrices whose rows divide by {splits}, and was given {tuple(p.shape)}"
+                    )
+
+    @torch.no_grad()
+    def step(self, closure=None):  # type: ignore[override]
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            self._step(group)
+        return loss
+
+    def _step(self, group: dict) -> None:
+        params = [p for p in group["params"] if p.grad is not None]
+        if not params:
+            return
+        lr, beta, decay = group["lr"], group["momentum"], group["weight_decay"]
+        by_shape: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)
+        for p in params:
+            gradient, state = p.grad.float(), self.state[p]
+            if "momentum" not in state:
+                state["momentum"] = torch.zeros_like(p, dtype=torch.float32, memory_format=torch.contiguous_format)
+            moment = state["momentum"].lerp_(gradient, 1 - beta)
+            update = gradient.lerp(moment, beta) if group["nesterov"] else moment
+            splits = getattr(p, "muon_splits", 1)
+            for target, part in zip(p.chunk(splits), update.chunk(splits), strict=True):
+                by_shape[part.shape].append((target, part))
+        for shape, pairs in by_shape.items():
+            turned = orthogonalise(torch.stack([part for _, part in pairs]), group["steps"])
+            scale = 0.2 * math.sqrt(max(shape))
+            for (target, _), update in zip(pairs, turned.unbind(), strict=True):
+                if decay:
+                    target.mul_(1 - lr * decay)
+                target.add_(update.to(target.dtype), alpha=-lr * scale)
+
+
+def orthogonalise(matrices: Tensor, steps: int = 5) -> Tensor:
+    """The nearest orthogonal matrix to each of a batch (b, rows, columns), roughly: singular values near 1."""
+    a, b, c = NEWTON_SCHULZ
+    x = matrices.float()
+    tall = x.shape[-2] > x.shape[-1]
+    if tall:
+        x = x.mT
+    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp_min(1e-7)
+    for _ in range(steps):
+        gram = torch.bmm(x, x.mT)
+        inner = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        x = torch.baddbmm(x, inner, x, beta=a)
+    return x.mT if tall else x

@@ -1,0 +1,55 @@
+"""Random states of the processes, and sums in a fixed order: what a resumed run needs to end with the same bytes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor
+
+
+def own_state(fabric: Fabric) -> dict[str, Tensor]:
+    """The random states of this process, by device."""
+    states = {"cpu": torch.get_rng_state()}
+    if fabric.device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(fabric.device)
+    return states
+
+
+def set_state(fabric: Fabric, states: dict[str, Tensor]) -> None:
+    torch.set_rng_state(states["cpu"])
+    if "cuda" in states and fabric.device.type == "cuda":
+        torch.cuda.set_rng_state(states["cuda"], fabric.device)
+
+
+def all_states(fabric: Fabric) -> list[dict[str, Tensor]]:
+    """The random states of all processes."""
+    own = own_state(fabric)
+    if fabric.world_size == 1:
+        return [own]
+    gathered: Any = fabric.all_gather({name: state.to(fabric.device) for name, state in own.items()})
+    return [{name: states[rank].cpu() for name, states in gathered.items()} for rank in range(fabric.world_size)]
+
+
+@contextlib.contextmanager
+def deterministic(fabric: Fabric) -> Iterator[None]:
+    """On a CPU, sums in a fixed order: without it the backward pass of x[indices] adds up as threads happen to run.
+
+    It is not slower there. On a GPU it is, and the user may switch it on.
+    """
+    if fabric.device.type != "cpu":
+        yield
+        return
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    memory: Any = torch.utils.deterministic
+    filled = memory.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    memory.fill_uninitialized_memory = False  # this part would be slower
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        memory.fill_uninitialized_memory = filled

@@ -1,0 +1,54 @@
+"""The whole state of a model and its optimizers, whether each process holds it all or only a shard of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lightning_fabric import Fabric
+from lightning_fabric.strategies.fsdp import FSDPStrategy
+from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
+from torch import Tensor, nn
+from torch.distributed.checkpoint import state_dict as whole
+from torch.optim import Optimizer
+
+from regard.training import checkpoint
+
+_FULL = whole.StateDictOptions(full_state_dict=True, cpu_offload=True)
+_GIVEN = whole.StateDictOptions(full_state_dict=True)
+
+
+def sharded(fabric: Fabric) -> bool:
+    """Whether the strategy spreads the parameters over the processes."""
+    return isinstance(fabric.strategy, (FSDPStrategy, ModelParallelStrategy))
+
+
+def plain(optimizer: Optimizer) -> Optimizer:
+    """The optimizer inside Fabric's wrapper."""
+    return getattr(optimizer, "optimizer", optimizer)
+
+
+def weights(fabric: Fabric, model: nn.Module) -> dict[str, Tensor]:
+    """All weights, tied ones once. Every process calls it; with shards only the first gets something."""
+    state: Any = whole.get_model_state_dict(model, options=_FULL) if sharded(fabric) else model.state_dict()
+    return checkpoint.unique(state)
+
+
+def optimizer_states(fabric: Fabric, model: nn.Module, optimizers: Sequence[Optimizer]) -> list[dict[str, Any]]:
+    """The state of each optimizer, as for `weights`."""
+    if sharded(fabric):
+        return [whole.get_optimizer_state_dict(model, plain(o), options=_FULL) for o in optimizers]
+    return [plain(o).state_dict() for o in optimizers]
+
+
+def restore(fabric: Fabric, model: nn.Module, optimizers: Sequence[Optimizer], saved: checkpoint.Checkpoint) -> None:
+    """Put the saved state into the model and its optimizers."""
+    if sharded(fabric):
+        given: Any = saved.model
+        whole.set_model_state_dict(model, given, options=_GIVEN)
+        for optimizer, state in zip(optimizers, saved.optimizers, strict=True):
+            whole.set_optimizer_state_dict(model, plain(optimizer), state, options=_GIVEN)
+        return
+    checkpoint.load_weights(model, saved.model)
+    for optimizer, state in zip(optimizers, saved.optimizers, strict=True):
+        plain(optimizer).load_state_dict(state)

@@ -1,0 +1,71 @@
+"""Several processes give what one gives: same losses at the same global batch, dropout off."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from training_toy import lines, train
+
+SCRIPT = str(Path(__file__).with_name("training_toy.py"))
+CLEAN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "REGARD_PRECISION")
+
+
+def run(folder: Path, *command: str, **options) -> str:
+    environment = {k: v for k, v in os.environ.items() if k not in CLEAN}
+    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, *command, SCRIPT, json.dumps({"folder": str(folder), **options})],
+        env=environment, capture_output=True, text=True, timeout=250, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def assert_close(folder: Path, single: Path) -> None:
+    many, one = lines(folder), lines(single)
+    assert len(many) == len(one)
+    for a, b in zip(many, one, strict=True):
+        assert a["step"] == b["step"]
+        if "loss" in a:
+            assert a["loss"] == pytest.approx(b["loss"], abs=1e-5)
+            assert a["terms"] == pytest.approx(b["terms"], abs=1e-5)
+            assert a["tokens"] == b["tokens"]
+        else:
+            assert a["valid"]["loss"] == pytest.approx(b["valid"]["loss"], abs=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("toy", "more"),
+    [
+        ({"size": 60, "batch": 13}, {"accumulate": 3}),
+        # Batches of one item, the last of an epoch: the second process has none.
+        ({"size": 27, "batch": 13}, {"optimizer": "muon", "checkpoint_seconds": 0}),
+    ],
+)
+def test_two_processes_equal_one(tmp_path, toy, more):
+    from training_toy import Toy
+
+    train(tmp_path / "one", task=Toy(**toy), steps=12, evaluate_every=5, **{**more, "accumulate": 1})
+    out = run(tmp_path / "two", toy=toy, steps=12, evaluate_every=5, devices=2, strategy="ddp", **more)
+    assert out.count("done") == 2
+    assert_close(tmp_path / "two", tmp_path / "one")
+    newest = sorted((tmp_path / "two" / "state").iterdir())[-1]
+    assert {"rng-0.safetensors", "rng-1.safetensors"} <= {p.name for p in newest.iterdir()}
+
+
+@pytest.mark.slow
+def test_torchrun_and_resume(tmp_path):
+    """`torchrun` says how many processes there are; a run goes on under it as under one process."""
+    train(tmp_path / "one", steps=8, decay="constant")
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    run(tmp_path / "two", *torchrun, steps=4, decay="constant", warmup=0.05, checkpoint_seconds=0)
+    run(tmp_path / "two", *torchrun, steps=8, decay="constant", resume=True)
+    two = [line for line in lines(tmp_path / "two") if "loss" in line]
+    one = [line for line in lines(tmp_path / "one") if "loss" in line]
+    assert [line["step"] for line in two] == list(range(1, 9))
+    for a, b in zip(two, one, strict=True):
+        assert a["loss"] == pytest.approx(b["loss"], abs=1e-5)
