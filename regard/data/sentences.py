@@ -1,0 +1,122 @@
+"""Split a text into sentences, as character spans.
+
+One pattern finds the places where a sentence might end; a few rules then strike out abbreviations, initials, ellipses,
+numbers of list items and quoted questions. Line breaks, also in HTML, end a sentence, unless a line is only wrapped.
+"""
+
+from __future__ import annotations
+
+import re
+
+# after these a sentence never ends
+_NEVER = """
+    mr mrs ms dr prof messrs mme mlle gen col capt cpt cmdr lt sgt maj adm rev hon sen rep gov pres supt det insp mt ft
+    vs v no nos vol vols fig figs eq eqs ch sec pp ca approx cf e.g i.e eg ie viz ed eds trans op dir feat hr fr nr bzw
+    z.b d.h u.a
+"""
+# after these it ends if the next word is one that often starts a sentence
+_MAYBE = """
+    etc inc ltd co corp jr sr st ave blvd rd dept est al bros esq ph.d m.d b.a m.a a.m p.m am pm u.s u.k u.n jan feb mar
+    apr jun jul aug sep sept oct nov dec mon tue wed thu fri min max sq oz lb lbs vers usw
+"""
+_STARTERS = """
+    the a an this that these those it its he she they we you i i'm i've i'd my his her their our your there here what
+    when where who why how but and so if in on at as for with after before while although though however then now not
+    no one some all both each most many is was are did do does can could would should will maybe perhaps also even just
+    yet unfortunately fortunately overall finally still to from by once only since
+"""
+_NEVER, _MAYBE, _STARTERS = (frozenset(words.split()) for words in (_NEVER, _MAYBE, _STARTERS))
+
+_CLOSERS = "\"'”’»›)\\]}*"
+_FULL = "。！？｡．؟۔।॥።։။"
+_OPENERS = "\"'“‘«‹(\\[{¿¡*_"
+# One set of rare characters first, for which Python's search is quick; a run of them is looked at only from its start,
+# so that a search is linear in the text.
+_CANDIDATE = re.compile(
+    rf"""
+    [<\n.!?…{_FULL}]
+    (?: (?<=<) (?P<html> /?(?i:br|p|div|li|tr|h[1-6])\b[^<>]{{0,200}}> \s*+ (?: </?(?i:br|p)\b[^<>]{{0,200}}> \s*+ )*+ )
+      | (?<=\n) (?P<line> \s*+ )
+      | (?<=[{_FULL}]) (?P<full> [{_FULL}]*+ [」』）】》{_CLOSERS}]*+ \s*+ )
+      | (?<=[.!?…]) (?<! [.!?…]{{2}} ) (?P<end> [.!?…]*+ ) (?P<close> [{_CLOSERS}]*+ )
+        (?: (?P<space> [^\S\n]++ ) | (?= [A-Z] ) )
+    )
+    """,
+    re.VERBOSE,
+)
+_NEXT = re.compile(rf"[{_OPENERS}\s]*+(?P<dash>[-–—]*+)\s*+(?P<word>[^\W_]+(?:['’][^\W_]+)?)?")
+_BRACKETS = "\"'“‘«‹([{*_\n\t>-–—/"
+_INITIAL = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")
+_GLUED = re.compile(r"[^\W\d_]{2}[.!?…]+$")
+
+
+def split(text: str) -> list[tuple[int, int]]:
+    """Spans (start, end) of the sentences, in order, without the space around them; together they hold all else."""
+    spans: list[tuple[int, int]] = []
+    start, lower, size = 0, text.islower(), len(text)
+    for match in _CANDIDATE.finditer(text):
+        kind, stop = match.lastgroup, match.end()
+        if kind == "line":
+            ends = _ends_line(text, match)
+        else:
+            ends = kind in ("html", "full") or _ends(text, start, match, lower)
+        if ends and stop < size:
+            start = _add(spans, text, start, stop)
+    _add(spans, text, start, size)
+    if not spans and text:  # nothing but breaks, or nothing but space
+        body = text.strip() or text
+        start = text.index(body)
+        return [(start, start + len(body))]
+    return spans
+
+
+def _add(spans: list[tuple[int, int]], text: str, start: int, stop: int) -> int:
+    """Put a sentence down and say where the next one starts; a piece of mere line breaks joins its neighbour."""
+    piece = text[start:stop]
+    body = piece.strip()
+    if not body:
+        return stop
+    begin = start + piece.index(body[0])
+    if body[0] == "<" and not re.sub(r"<[^<>]*>|\s", "", body):
+        if not spans:
+            return start  # a break at the very top: it opens the first sentence
+        begin = spans.pop()[0]
+    spans.append((begin, begin + len(body) if begin >= start else start + len(piece.rstrip())))
+    return stop
+
+
+def _ends_line(text: str, match: re.Match[str]) -> bool:
+    """A blank line ends a sentence; a single line break does unless the next line goes on in lower case."""
+    if text.count("\n", match.start(), match.end()) > 1:
+        return True
+    following = text[match.end() : match.end() + 1]
+    return not following.islower() and text[match.start() - 1 : match.start()] not in (",", ";", "-")
+
+
+def _ends(text: str, start: int, match: re.Match[str], lower: bool) -> bool:
+    mark, close = text[match.start() : match.end("end")], match["close"]
+    after = _NEXT.match(text, match.end())
+    word = (after and after["word"]) or ""
+    dash = after and after["dash"]
+    if not match["space"]:  # end.Next, a slip of the pen, but not Amazon.Com, U.S.A or 3.x
+        before = text[max(start, match.start() - 2) : match.end("end")]
+        opens = word[:1].isupper() and (len(word) > 3 or word in ("I", "The", "It"))
+        return opens and before[0].islower() and bool(_GLUED.match(before))
+    small = word[:1].islower()
+    if dash and small:
+        return False
+    if mark[-1] in "!?" and "." not in mark:
+        return not (small and not lower and bool(close))  # "Really?" he said
+    if len(mark) > 1 or mark == "…":  # an ellipsis goes on in lower case
+        return lower or not (small or word == "I" or word.startswith(("I'", "I’")))
+    token = text[max(start, match.start() - 30) : match.start()].rpartition(" ")[2].lstrip(_BRACKETS)
+    if token.isdigit() and len(token) < 3 and not text[start : match.start() - len(token)].strip():
+        return False  # "1. First" at the start
+    key = token.lower()
+    if key in _NEVER:
+        return False
+    if key in _MAYBE or (_INITIAL.fullmatch(token) and token != "I"):
+        return not word or (word.lower() in _STARTERS and (not small or lower))
+    if small and not lower:
+        return bool(close) is False and len(token) > 3 and token.isalpha()
+    return True
