@@ -42,7 +42,11 @@ class Table:
 def read(path: str | Path, *, text: str | None = None, label: str | None = None, labelled: bool = True) -> Table:
     """Read a file or folder. Columns not named are guessed; with `labelled=False` no labels are looked for."""
     path = Path(path)
-    if not path.exists():
+    try:
+        there = path.exists()
+    except OSError as problem:  # a folder on the way may not be entered, or the name is too long
+        raise UserError(f"cannot read {_short(str(path), 200)}: {problem.strerror or problem}") from None
+    if not there:
         raise UserError(f"no such file: {str(path)!r}{_hint(path)}")
     if path.is_dir():
         return _folder(path, labelled)

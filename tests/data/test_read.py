@@ -171,6 +171,8 @@ def test_missing_and_unreadable(tmp_path, monkeypatch):
         read(tmp_path / "review.csv")
     with pytest.raises(UserError, match="no folder"):
         read(tmp_path / "no" / "review.csv")
+    with pytest.raises(UserError, match="too long"):
+        read(tmp_path / ("x" * 5000 + ".csv"))
     with pytest.raises(UserError, match="no subfolders of text files"):
         read(tmp_path)
 
