@@ -30,7 +30,7 @@ class DataSettings:
     text: str | None = None
     label: str | None = None
     valid_fraction: float = 0.1
-    batch_tokens: int = 8192
+    batch_tokens: int = 4096
     max_tokens: int | None = 2000
 
 

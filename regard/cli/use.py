@@ -1,0 +1,116 @@
+"""`regard evaluate`, `predict` and `look`: what a trained run is for."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from regard.errors import UserError
+
+RunFolder = Annotated[Path, typer.Argument(help="The run folder.", metavar="RUN")]
+Json = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
+
+
+def _say(json_: bool) -> Any:
+    return lambda line: print(line, file=sys.stderr if json_ else sys.stdout, flush=True)
+
+
+def evaluate(
+    run: RunFolder,
+    file: Annotated[str, typer.Argument(help="A file or folder like the one of training, with labels.")],
+    text: Annotated[str | None, typer.Option(help="Column of the text, if not that of training.")] = None,
+    label: Annotated[str | None, typer.Option(help="Column of the class, if not that of training.")] = None,
+    json_: Json = False,
+) -> None:
+    """Measure a run on a file: accuracy, macro-F1, loss.
+
+    \b
+    Example:
+      regard evaluate runs/han test.csv --json
+    """
+    from regard.runs.run import Run
+
+    measured = Run.load(run).evaluate(file, text=text, label=label, say=_say(json_))
+    if json_:
+        print(json.dumps(measured))
+        return
+    for name, value in measured.items():
+        print(f"{name:10} {value:,}" if isinstance(value, int) else f"{name:10} {value:.4f}")
+
+
+def predict(
+    run: RunFolder,
+    text: Annotated[
+        str | None, typer.Argument(help="The text; without it --file or standard input, a text a line.")
+    ] = None,
+    file: Annotated[str | None, typer.Option(help="A file of texts: a table, or one text a line.")] = None,
+    column: Annotated[str | None, typer.Option(help="Column of the text, if not that of training.")] = None,
+    json_: Json = False,
+) -> None:
+    """Name the class of a text, of each text in a file, or of each line of standard input.
+
+    \b
+    Examples:
+      regard predict runs/han "We loved every minute of it."
+      regard predict runs/han --file new.csv --json
+      cat lines.txt | regard predict runs/han
+    """
+    from regard.data.read import read
+    from regard.runs.run import Run
+
+    if text is not None and file is not None:
+        raise UserError("give a text or --file, not both")
+    if text is None and file is None and sys.stdin.isatty():
+        raise UserError('give a text, --file FILE, or lines on standard input: regard predict RUN "some text"')
+    opened = Run.load(run)
+    if text is not None:
+        if not text.strip():
+            raise UserError("the text is empty")
+        texts = [text]
+    elif file is not None:
+        table = read(file, text=column or opened.settings.data.text, labelled=False)
+        for note in table.notes:
+            _say(True)(note)
+        texts = table.texts
+    else:
+        lines = sys.stdin.buffer.read().decode("utf-8", errors="replace").split("\n")
+        texts = [line for line in lines if line.strip()]
+        if not texts:
+            raise UserError("standard input held no text")
+    for said, given in zip(opened.predict(texts), texts, strict=True):  # type: ignore[arg-type]
+        if json_:
+            print(json.dumps({**said.as_dict(), "text": given}, ensure_ascii=False))
+        elif text is not None:
+            for label, p in sorted(said.probabilities.items(), key=lambda row: -row[1]):
+                print(f"{label}\t{p:.4f}")
+        else:
+            print(f"{said.label}\t{said.probabilities[said.label]:.4f}\t{given}")
+
+
+def look(
+    run: RunFolder,
+    text: Annotated[str, typer.Argument(help="The text to look at.")],
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("look.html"),
+    json_: Annotated[bool, typer.Option("--json", help="What was seen as JSON on stdout, and no page.")] = False,
+) -> None:
+    """Write one self-contained page that shows what the model looks at, and how far to believe it.
+
+    \b
+    Example:
+      regard look runs/han "The room was cold. We loved the food, though." --out look.html
+    """
+    from regard.runs.run import Run
+
+    seen = Run.load(run).look(text)
+    if json_:
+        print(json.dumps({k: v for k, v in seen.data.items() if k != "maps"}, ensure_ascii=False))
+        return
+    prediction = seen.data["prediction"]
+    print(f"{prediction['label']}\t{prediction['probabilities'][prediction['label']]:.4f}")
+    if seen.data.get("faithfulness"):
+        print(seen.data["faithfulness"]["sentence"])
+    print(f"page: {seen.save(out)}")
