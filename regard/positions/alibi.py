@@ -28,6 +28,7 @@ def slopes(heads: int) -> list[float]:
 
 class Alibi(Positions):
     name, title, kind = "alibi", "ALiBi, linear biases (Press 2022)", "bias"
+    by_distance = True
 
     slopes: Tensor
 

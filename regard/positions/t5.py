@@ -36,6 +36,7 @@ def bucket(distance: Tensor, bidirectional: bool = True, buckets: int = 32, max_
 
 class T5Bias(Positions):
     name, title, kind = "t5", "T5 relative bias (Raffel 2020)", "bias"
+    by_distance = True
 
     buckets_of: Tensor
 
