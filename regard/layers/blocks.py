@@ -71,7 +71,7 @@ class EncoderBlock(nn.Module):
     def __init__(
         self,
         attention: MultiHead,
-        feed: FeedForward,
+        feed: nn.Module,
         *,
         residual: Residual = PreNorm,
         dropout: float = 0.0,
@@ -108,7 +108,7 @@ class DecoderBlock(nn.Module):
         self,
         attention: MultiHead,
         source: MultiHead,
-        feed: FeedForward,
+        feed: nn.Module,
         *,
         residual: Residual = PreNorm,
         dropout: float = 0.0,

@@ -21,10 +21,17 @@ class Positions(nn.Module):
     name: ClassVar[str]
     title: ClassVar[str]
     kind: ClassVar[Literal["none", "embed", "rotate", "bias"]]
+    by_distance: ClassVar[bool] = False
+    """Whether the bias depends on key - query alone, so that a band of scores needs it only once."""
 
     def __init__(self, dim: int, heads: int):
         super().__init__()
         self.dim, self.heads = dim, heads
+
+    @property
+    def inside(self) -> bool:
+        """Whether they act inside attention, and so must be given to every layer."""
+        return self.kind in ("rotate", "bias")
 
     def embed(self, x: Tensor, at: At) -> Tensor:
         """Embeddings (b, n, dim) that know where they stand."""

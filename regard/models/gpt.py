@@ -1,0 +1,107 @@
+"""GPT (Radford et al. 2018, Improving Language Understanding by Generative Pre-Training, 3.1; Radford et al. 2019,
+Language Models are Unsupervised Multitask Learners, 2.3: the norm stands before each part, and once more at the end).
+
+    h_0 = E[w] + P            h_l = block_l(h_{l-1}), causal            P(w_{t+1}) = softmax(E norm(h_L)[t])
+
+    E: `embed`, tied with the head    P: `positions`    block_l: `layers[l]`    norm: `norm`
+
+Differs from GPT-2: the GELU is the exact one unless `activation="gelu-tanh"`; any mechanism and positions; the
+attention's weights are not dropped out, which would leave the fused kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard import positions
+from regard.layers import EncoderBlock, FeedForward, MultiHead, PreNorm
+from regard.layers.activations import activation
+from regard.layers.stack import Stack
+from regard.masks import Mask
+from regard.memory import Memory
+from regard.places import At
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes that a CPU trains; `GPT2` is the paper's small one. `hidden` is 4 · dim where it is not given."""
+
+    vocab: int = 50_257
+    dim: int = 256
+    layers: int = 4
+    heads: int = 4
+    hidden: int | None = None
+    mechanism: str = "dot"
+    positions: str = "learned:length=1024"
+    activation: str = "gelu"
+    bias: bool = True
+    dropout: float = 0.0
+
+
+GPT2 = Config(dim=768, layers=12, heads=12, activation="gelu-tanh", dropout=0.1)
+
+
+class GPT(nn.Module):
+    def __init__(self, config: Config):
+        super().__init__()
+        self.config = c = config
+        self.embed = nn.Embedding(c.vocab, c.dim)
+        self.positions = positions.build(c.positions, c.dim, c.heads)
+        self.dropout = nn.Dropout(c.dropout)
+        self.layers = Stack[EncoderBlock](self._block() for _ in range(c.layers))
+        self.norm = nn.LayerNorm(c.dim, bias=c.bias)
+        self._start()
+
+    def forward(self, ids: Tensor, *, mask: Mask | Tensor | None = None, at: At | None = None) -> Tensor:
+        """ids (b, n) to logits of the next word (b, n, vocab). mask (b, n): True for what is real."""
+        return self.head(self.states(ids, mask=mask, at=at))
+
+    def states(self, ids: Tensor, *, mask: Mask | Tensor | None = None, at: At | None = None) -> Tensor:
+        """What is known at each place of all up to it, (b, n, dim)."""
+        at = range(ids.shape[1]) if at is None else at
+        x = self.dropout(self.positions.embed(self.embed(ids), at))
+        for layer in self.layers:
+            x = layer(x, mask=mask, causal=True, at=at)
+        return self.norm(x)
+
+    def head(self, states: Tensor) -> Tensor:
+        return F.linear(states, self.embed.weight)
+
+    def step(
+        self, ids: Tensor, past: list[Memory] | None = None, *, at: At | None = None
+    ) -> tuple[Tensor, list[Memory]]:
+        """Logits after the new words (b, new), and the memories to go on from, one per layer."""
+        if at is None:
+            start = past[0].at.stop if past and isinstance(past[0].at, range) else 0
+            at = range(start, start + ids.shape[1])
+        x = self.positions.embed(self.embed(ids), at)
+        kept: list[Memory] = []
+        for i, layer in enumerate(self.layers):
+            x, memory = layer.step(x, past[i] if past else None, at=at)
+            kept.append(memory)
+        return self.head(self.norm(x)), kept
+
+    def _block(self) -> EncoderBlock:
+        c = self.config
+        inside = self.positions if self.positions.inside else None
+        attention = MultiHead(c.dim, c.heads, c.mechanism, positions=inside, bias=c.bias)
+        feed = FeedForward(c.dim, c.hidden or 4 * c.dim, activation=activation(c.activation), bias=c.bias)
+        return EncoderBlock(attention, feed, residual=PreNorm, dropout=c.dropout, norm=self._norm)
+
+    def _norm(self, dim: int) -> nn.Module:
+        return nn.LayerNorm(dim, bias=self.config.bias)
+
+    def _start(self) -> None:
+        """N(0, 0.02), and less by 1/sqrt(2 · layers) where a part is added to the residual way (Radford 2019, 2.3).
+        A mechanism starts its own projections."""
+        nn.init.normal_(self.embed.weight, std=0.02)
+        for block in self.layers:
+            for name, linear in block.named_modules():
+                if isinstance(linear, nn.Linear) and ".mechanism." not in f".{name}":
+                    added = name in ("attention.out", "feed.down")
+                    nn.init.normal_(linear.weight, std=0.02 / (2 * len(self.layers)) ** 0.5 if added else 0.02)
+                    if linear.bias is not None:
+                        nn.init.zeros_(linear.bias)
