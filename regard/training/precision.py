@@ -53,6 +53,8 @@ def choose(wanted: str) -> str:
         return "32-true"
     if wanted == "auto":
         return _auto()
+    if wanted == "16-mixed" and not torch.cuda.is_available():  # Fabric would take bfloat16 instead, unasked
+        raise UserError("precision 16-mixed needs a GPU; on a CPU use --precision 32 or auto")
     gain, trouble = probe("bfloat16" if wanted == "bf16-mixed" else "float16")
     if gain is None:
         raise UserError(f"precision {wanted} does not work on this machine ({trouble}); use --precision 32 or auto")

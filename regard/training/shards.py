@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from regard.training import checkpoint
 
 _FULL = whole.StateDictOptions(full_state_dict=True, cpu_offload=True)
-_GIVEN = whole.StateDictOptions(full_state_dict=True)
+_GIVEN = whole.StateDictOptions(full_state_dict=True, strict=False)  # tied weights stand once
 
 
 def sharded(fabric: Fabric) -> bool:

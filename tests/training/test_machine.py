@@ -84,6 +84,12 @@ def test_auto_takes_half_precision_only_where_it_lives_and_pays(fresh, gain, wan
     assert precision.choose("auto") == wanted
 
 
+def test_float16_is_not_for_a_cpu(fresh):
+    fresh.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match="GPU"):
+        precision.choose("16-mixed")
+
+
 def test_a_probe_that_dies_is_told(fresh):
     code = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
     gain, trouble = precision.probe("bfloat16", code)

@@ -69,3 +69,17 @@ def test_torchrun_and_resume(tmp_path):
     assert [line["step"] for line in two] == list(range(1, 9))
     for a, b in zip(two, one, strict=True):
         assert a["loss"] == pytest.approx(b["loss"], abs=1e-5)
+
+
+@pytest.mark.slow
+def test_shards_are_saved_whole(tmp_path):
+    script = Path(__file__).with_name("training_shards.py")
+    environment = {k: v for k, v in os.environ.items() if k not in CLEAN}
+    environment |= {"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [*torchrun, str(script), str(tmp_path)],
+        env=environment, capture_output=True, text=True, timeout=250, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("same") == 2

@@ -1,0 +1,55 @@
+"""A script for two processes: a model cut into shards is saved whole, and goes on from there as if never stopped."""
+
+import sys
+from pathlib import Path
+from unittest.mock import Mock
+
+import torch
+import torch.distributed as dist
+from lightning_fabric.strategies.fsdp import FSDPStrategy
+from torch.distributed.fsdp import fully_shard
+from training_toy import Model, Toy
+
+from regard.training import checkpoint, shards
+
+folder = Path(sys.argv[1])
+fabric = Mock(strategy=Mock(spec=FSDPStrategy))  # Fabric itself takes FSDP on GPUs only
+
+
+def make():
+    torch.manual_seed(3)
+    model = Model()
+    fully_shard(model.hidden)
+    fully_shard(model)
+    return model, torch.optim.AdamW(model.parameters(), lr=0.01)
+
+
+def step(model, optimizer, number):
+    task = Toy()
+    loss = task.loss(model, task.batch(task.plan(0)[number], 0))["label"].sum
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.item()
+
+
+dist.init_process_group("gloo")
+assert shards.sharded(fabric)
+model, optimizer = make()
+step(model, optimizer, 0)
+weights = shards.weights(fabric, model)
+states = shards.optimizer_states(fabric, model, [optimizer])
+if dist.get_rank() == 0:
+    assert weights["hidden.weight"].shape == (17, 17)
+    checkpoint.save(folder, checkpoint.Checkpoint(weights, states, [], {"step": 1}))
+dist.barrier()
+other, its = make()
+step(other, its, 4)
+path = checkpoint.latest(folder)
+assert path is not None
+shards.restore(fabric, other, [its], checkpoint.load(path))
+for number in (1, 2):
+    assert step(model, optimizer, number) == step(other, its, number)
+dist.barrier()
+dist.destroy_process_group()
+print("same")
