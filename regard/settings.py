@@ -134,7 +134,7 @@ def overrides(pairs: list[str]) -> dict[str, Any]:
         path, equals, value = pair.partition("=")
         if not equals or not path:
             raise UserError(f"--set wants key=value, such as --set train.lr=0.001, and was given {pair!r}")
-        merge(tree, nest(path.strip().split("."), value.strip()))
+        tree = merge(tree, nest(path.strip().split("."), value.strip()))
     return tree
 
 
@@ -142,14 +142,14 @@ def nest(path: list[str], value: Any) -> dict[str, Any]:
     return {path[0]: value if len(path) == 1 else nest(path[1:], value)}
 
 
-def merge(into: dict[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay one nested mapping over another, in place."""
-    for key, value in other.items():
-        if isinstance(value, Mapping) and isinstance(into.get(key), dict):
-            merge(into[key], value)
-        else:
-            into[key] = dict(value) if isinstance(value, Mapping) else value
-    return into
+def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """One nested mapping laid over another; neither is changed."""
+    laid = dict(under)
+    for key, value in over.items():
+        below = laid.get(key)
+        nested = isinstance(value, Mapping)
+        laid[key] = merge(below if isinstance(below, Mapping) else {}, value) if nested else value
+    return laid
 
 
 def load(path: str | Path) -> dict[str, Any]:

@@ -89,8 +89,7 @@ def classify(
             "strategy": strategy,
         },
     }
-    merge(tree, _given(flags))
-    merge(tree, overrides(set_ or []))
+    tree = merge(merge(tree, _given(flags)), overrides(set_ or []))
     out_stream = sys.stderr if json_ else sys.stdout
 
     def say(line: str) -> None:

@@ -57,7 +57,7 @@ class BagOfWords:
         return int(self.weight.size + self.bias.size)
 
     def save(self, folder: Path) -> None:
-        idf = np.asarray(self.vectorizer.idf_, dtype=np.float32)
+        idf = np.asarray(self.vectorizer.idf_, dtype=np.float64)
         save_file({"weight": self.weight, "bias": self.bias, "idf": idf}, folder / "model.safetensors")
         terms = sorted(self.vectorizer.vocabulary_, key=self.vectorizer.vocabulary_.__getitem__)
         (folder / "tokenizer.json").write_text(json.dumps({"kind": "ngrams", "terms": terms}, ensure_ascii=False))
@@ -70,7 +70,7 @@ class BagOfWords:
             terms = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["terms"]
             model.weight, model.bias = tensors["weight"], tensors["bias"]
             model.vectorizer = model._vectorizer(vocabulary=terms)
-            model.vectorizer.idf_ = tensors["idf"].astype(np.float64)
+            model.vectorizer.idf_ = tensors["idf"]
         except (OSError, ValueError, KeyError) as problem:
             raise UserError(f"{folder} does not hold a whole bag-of-words model: {problem}") from None
         return model

@@ -62,7 +62,7 @@ def train(
         "train": {"epochs": epochs, "steps": steps, "budget": seconds(budget)},
     }
     given["data"]["valid"] = None if valid is None else str(valid)
-    merge(tree, _without_none(given))
+    tree = merge(tree, _without_none(given))
     if resume and out is None:
         raise UserError("which run is to be resumed? name its folder: --resume --out RUN")
     if resume and (Path(str(out)) / "config.json").is_file():
