@@ -1,0 +1,57 @@
+"""Every mechanism with every kind of positions it accepts, and every kind of position, keep the contract."""
+
+from __future__ import annotations
+
+import pytest
+
+from regard.errors import UserError
+from regard.mechanisms import MECHANISMS
+from regard.positions import POSITIONS
+from regard.testing import CHECKS, ONCE, POSITION_CHECKS, Case, cases, check_mechanism
+from regard.testing.positions import builder
+
+# Options and lengths that change how a mechanism computes: a band narrower than the sequence, and one long enough to be
+# cut into blocks; distances that are clipped; keys of another width than values.
+FURTHER = [
+    ("local:window=3", (11, 13)),
+    ("local:window=3", (101, 103)),
+    ("local-2d:window=1", (11, 13)),
+    ("relative:clip=2", (11, 13)),
+    ("relative:clip=2,values=false", (11, 13)),
+    ("dot:key_width=4", (11, 13)),
+    ("bare:key_width=4,scaled=true", (11, 13)),
+]
+
+SPECS = [*((name, (11, 13)) for name in MECHANISMS), *FURTHER]
+CASES = [
+    (case, check)
+    for spec, lengths in SPECS
+    for number, case in enumerate(cases(spec, lengths=lengths))
+    for check in CHECKS
+    if number == 0 or check not in ONCE
+]
+
+
+@pytest.mark.parametrize(("case", "check"), CASES, ids=[f"{case}-{case.n}-{check}" for case, check in CASES])
+def test_mechanism_keeps_the_contract(case: Case, check: str):
+    CHECKS[check](case)
+
+
+@pytest.mark.parametrize("check", POSITION_CHECKS)
+@pytest.mark.parametrize("name", [*POSITIONS, "axial:learned=true", "t5:bidirectional=false"])
+def test_positions_keep_the_contract(name: str, check: str):
+    POSITION_CHECKS[check](builder(name))
+
+
+def test_the_first_case_is_without_positions():
+    assert cases("dot")[0].positions == "none"
+    assert {case.kind for case in cases("dot")} == {"none", "embed", "rotate", "bias"}
+
+
+def test_unknown_names_are_errors_that_name_the_nearest():
+    with pytest.raises(UserError, match="did you mean 'steps'"):
+        check_mechanism("dot", checks=["step"])
+    with pytest.raises(UserError, match="did you mean 'dot'"):
+        check_mechanism("dott")
+    with pytest.raises(UserError, match="key_width"):
+        check_mechanism("dot", key_widht=3)
