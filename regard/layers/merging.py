@@ -46,13 +46,12 @@ def merge(layer: MultiHead) -> MultiHead:
             "two matrices, differently at each distance. Positions that embed or that add a bias to the scores can"
         )
     q, q_bias, k, v, v_bias = _parts(old)
-    scale = old.key_width**-0.5 if isinstance(old, DotMechanism) else old.scale
     new = _layer_like(layer, "merged", bias=v_bias is not None, key_bias=q_bias is not None)
     mechanism = new.mechanism
     assert isinstance(mechanism, MergedMechanism)
-    mechanism.q.weight.copy_(scale * torch.einsum("hij,hik->hjk", k.double(), q.double()).flatten(0, 1))
+    mechanism.q.weight.copy_(old.scale * torch.einsum("hij,hik->hjk", k.double(), q.double()).flatten(0, 1))
     if q_bias is not None:
-        mechanism.q.bias.copy_(scale * torch.einsum("hij,hi->hj", k.double(), q_bias.double()).flatten())
+        mechanism.q.bias.copy_(old.scale * torch.einsum("hij,hi->hj", k.double(), q_bias.double()).flatten())
     mechanism.v.weight.copy_(v)
     if v_bias is not None:
         mechanism.v.bias.copy_(v_bias)
