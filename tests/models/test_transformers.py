@@ -1,0 +1,198 @@
+"""The Transformers of the papers: their sizes, any mechanism and positions in them, and steps equal to all at once."""
+
+import pytest
+import torch
+from torch import nn
+
+from regard.errors import UserError
+from regard.inspect import record
+from regard.mechanisms import MECHANISMS
+from regard.models import bert, gpt, marian, t5, transformer
+from regard.positions import POSITIONS
+
+V, M, N = 37, 11, 7
+FLAT = [name for name in MECHANISMS if name != "local-2d"]  # its places are a picture's
+LINES = [name for name in POSITIONS if name != "axial"]
+PAIRS = [(m, p) for m in FLAT for p in LINES if POSITIONS[p].kind in MECHANISMS[m].accepts]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Tensors this small lose more to waking a second thread than they gain."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def words(n: int, seed: int = 0) -> torch.Tensor:
+    return torch.randint(1, V, (3, n), generator=torch.Generator().manual_seed(seed))
+
+
+def close(a, b) -> None:
+    torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
+
+
+def shake(model: nn.Module) -> nn.Module:
+    with torch.no_grad():
+        for i, parameter in enumerate(model.parameters()):
+            parameter.add_(0.2 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(i)))
+    return model.eval()
+
+
+@pytest.mark.parametrize(
+    ("build", "parameters"),
+    [
+        (lambda: bert.BERT(bert.BASE), 110_106_428),  # BertForPreTraining of bert-base-uncased
+        (lambda: gpt.GPT(gpt.GPT2), 124_439_808),  # gpt2
+        (lambda: t5.T5(t5.Config()), 60_506_624),  # t5-small
+        (lambda: transformer.Transformer(transformer.BASE), 63_082_496 + 37_000),  # the paper's base, and the bias
+    ],
+)
+def test_the_papers_sizes(build, parameters):
+    with torch.device("meta"):
+        assert sum(p.numel() for p in build().parameters()) == parameters
+
+
+@pytest.mark.parametrize("module", [bert, gpt, marian, t5, transformer])
+def test_a_config_has_at_most_ten_fields_and_is_frozen(module):
+    config = module.Config()
+    assert len(vars(config)) <= 10
+    with pytest.raises(AttributeError):
+        config.dim = 1
+
+
+@pytest.mark.parametrize(("mechanism", "positions"), PAIRS)
+def test_gpt_by_steps_equals_all_at_once_and_sees_no_future(mechanism, positions):
+    model = shake(gpt.GPT(gpt.Config(V, 12, 2, 2, mechanism=mechanism, positions=positions)))
+    ids = words(M)
+    with torch.no_grad():
+        want = model(ids)
+        past, got = None, []
+        for start, stop in [(0, 3), (3, 4), (4, 5), (5, 8), (8, M)]:
+            logits, past = model.step(ids[:, start:stop], past)
+            got.append(logits)
+        close(torch.cat(got, 1), want)
+        other = torch.cat((ids[:, :5], words(M, 1)[:, 5:]), 1)
+        close(model(other)[:, :5], want[:, :5])
+        assert (model(other)[:, 5:] - want[:, 5:]).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize(
+    ("mechanism", "positions"), [*[(m, "sinusoidal") for m in FLAT], ("dot", "rotary"), ("dot", "t5")]
+)
+def test_transformer_by_steps_equals_all_at_once_and_padding_is_invisible(mechanism, positions, norm):
+    config = transformer.Config(V, 12, 20, 2, 1, 2, mechanism=mechanism, positions=positions, norm=norm)
+    model = shake(transformer.Transformer(config))
+    source, target = words(M), words(N, 1)
+    mask = torch.arange(M)[None] < torch.tensor([M, 5, 2])[:, None]
+    with torch.no_grad():
+        want = model(source, target, source_mask=mask)
+        read = model.read(model.encode(source, mask=mask), mask=mask)
+        past, got = None, []
+        for t in range(N):
+            logits, past = model.step(target[:, t : t + 1], past, read)
+            got.append(logits)
+        close(torch.cat(got, 1), want)
+        close(model(source[1:2, :5], target[1:2]), want[1:2])
+        picked = torch.tensor([2, 0, 2])
+        again, _ = model.step(target[picked, :1], None, [memory.select(picked) for memory in read])
+        close(again, want[picked, :1])
+
+
+def test_transformer_equals_torch():
+    """The paper's own blocks: torch.nn's layers, given the same weights, give the same states."""
+    model = shake(transformer.Transformer(transformer.Config(V, 12, 20, 1, 1, 2)))
+    options = {"dim_feedforward": 20, "dropout": 0.0, "batch_first": True}
+    encoder, decoder = nn.TransformerEncoderLayer(12, 2, **options), nn.TransformerDecoderLayer(12, 2, **options)
+    with torch.no_grad():
+        for ours, theirs in ((model.encoder[0], encoder), (model.decoder[0], decoder)):
+            attentions = [(ours.attention, theirs.self_attn)]
+            norms = [(ours.around_attention.norm, theirs.norm1)]
+            if isinstance(theirs, nn.TransformerDecoderLayer):
+                attentions.append((ours.source, theirs.multihead_attn))
+                norms += [(ours.around_source.norm, theirs.norm2), (ours.around_feed.norm, theirs.norm3)]
+            else:
+                norms.append((ours.around_feed.norm, theirs.norm2))
+            for a, b in attentions:
+                b.in_proj_weight.copy_(a.mechanism.qkv.weight)
+                b.in_proj_bias.copy_(a.mechanism.qkv.bias)
+                b.out_proj.load_state_dict(a.out.state_dict())
+            for a, b in norms:
+                b.load_state_dict(a.state_dict())
+            theirs.linear1.load_state_dict(ours.feed.up.state_dict())
+            theirs.linear2.load_state_dict(ours.feed.down.state_dict())
+        source, target = words(M), words(N, 1)
+        mask = torch.arange(M)[None] < torch.tensor([M, 5, 2])[:, None]
+        embed = lambda ids: model.positions.embed(12**0.5 * model.embed(ids), range(ids.shape[1]))  # noqa: E731
+        states = encoder(embed(source), src_key_padding_mask=~mask)
+        future = torch.ones(N, N, dtype=torch.bool).triu(1)
+        out = decoder(embed(target), states, tgt_mask=future, memory_key_padding_mask=~mask)
+        close(model(source, target, source_mask=mask), out @ model.embed.weight.t() + model.bias)
+
+
+@pytest.mark.parametrize("mechanism", FLAT)
+def test_bert_padding_and_batch_mates_are_invisible(mechanism):
+    config = bert.Config(V, 12, 20, 2, 2, mechanism=mechanism, positions="learned:length=16")
+    model = shake(bert.BERT(config))
+    ids, mask = words(M), torch.arange(M)[None] < torch.tensor([M, 5, 2])[:, None]
+    with torch.no_grad():
+        states = model.states(ids, mask=mask)
+        close(states[1:2, :5], model.states(ids[1:2, :5]))
+        assert model.words(states[mask]).shape == (int(mask.sum()), V)
+
+
+def test_every_parameter_gets_a_gradient():
+    ids, target, segments = words(N), words(N, 1), torch.arange(N).expand(3, N) // 4
+    models = {
+        "bert": (
+            bert.BERT(bert.Config(V, 12, 20, 2, 2)),
+            lambda m: sum(o.square().sum() for o in m(ids, segments=segments)),
+        ),
+        "gpt": (gpt.GPT(gpt.Config(V, 12, 2, 2, positions="t5")), lambda m: m(ids).square().sum()),
+        "transformer": (
+            transformer.Transformer(transformer.Config(V, 12, 20, 2, 1, 2)),
+            lambda m: m(ids, target).square().sum(),
+        ),
+        "marian": (marian.Marian(marian.Config(V, 12, 20, 2, 1, 2)), lambda m: m(ids, target).square().sum()),
+        "t5": (
+            t5.T5(t5.Config(V, 12, 20, 2, 1, 2, 5, gated=True, tied=False)),
+            lambda m: m(ids, target).square().sum(),
+        ),
+    }
+    for name, (model, loss) in models.items():
+        loss(model).backward()
+        for parameter, tensor in model.named_parameters():
+            assert tensor.grad is not None, (name, parameter)
+            assert tensor.grad.abs().max() > 0, (name, parameter)
+
+
+def test_every_place_of_attention_has_a_name():
+    model = transformer.Transformer(transformer.Config(V, 12, 20, 2, 1, 2))
+    with record(model) as seen:
+        model(words(M), words(N, 1))
+    assert seen.sites == [
+        "encoder.0.attention.attend",
+        "encoder.1.attention.attend",
+        "decoder.0.attention.attend",
+        "decoder.0.source.attend",
+    ]
+    assert seen["decoder.0.source.attend"].shape == (3, 2, N, M)
+    assert seen.at("decoder.0.source.attend")[0].places.columns == "source"
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: gpt.GPT(gpt.Config(V, 12, 1, 5)), "5 heads do not divide the width 12"),
+        (lambda: gpt.GPT(gpt.Config(V, 12, 1, 2, activation="gleu")), "did you mean 'gelu'"),
+        (lambda: gpt.GPT(gpt.Config(V, 12, 1, 2, mechanism="dott")), "did you mean 'dot'"),
+        (lambda: gpt.GPT(gpt.Config(V, 12, 1, 2, mechanism="relative", positions="rotary")), "cannot use 'rotary'"),
+        (lambda: transformer.Transformer(transformer.Config(V, norm="past")), "did you mean 'post'"),
+        (lambda: gpt.GPT(gpt.Config(V, 12, 1, 2, positions="learned:length=4"))(words(N)), "places 0 to 3"),
+    ],
+)
+def test_what_is_wrong_is_said(build, message):
+    with pytest.raises(UserError, match=message):
+        build()
