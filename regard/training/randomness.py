@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from lightning_fabric import Fabric
 from torch import Tensor
 
@@ -30,8 +31,14 @@ def all_states(fabric: Fabric) -> list[dict[str, Tensor]]:
     own = own_state(fabric)
     if fabric.world_size == 1:
         return [own]
-    gathered: Any = fabric.all_gather({name: state.to(fabric.device) for name, state in own.items()})
-    return [{name: states[rank].cpu() for name, states in gathered.items()} for rank in range(fabric.world_size)]
+    found: list[dict[str, Tensor]] = [{} for _ in range(fabric.world_size)]
+    for name, state in own.items():
+        sent = state.to(fabric.device)
+        received = [torch.empty_like(sent) for _ in found]
+        dist.all_gather(received, sent)
+        for states, one in zip(found, received, strict=True):
+            states[name] = one.cpu()
+    return found
 
 
 @contextlib.contextmanager

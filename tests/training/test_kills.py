@@ -58,21 +58,18 @@ def assert_same(folder: Path, unstopped: Path) -> None:
 
 def test_kill_at_random_moments(tmp_path, unstopped):
     moments = random.Random(5)
-    kills = 0
-    for round in range(20):
-        child = launch(tmp_path, resume=round > 0, checkpoint_seconds=0, toy={"slow": 0.02})
+    for step in (0, 3, 20, 24):  # anywhere: before the first checkpoint, in a step, in the writing of one
+        child = launch(tmp_path, resume=step > 0, checkpoint_seconds=0, toy={"slow": 0.03})
         ready(child)
-        try:
-            # Some of the kills fall before the first checkpoint, most into steps or the writing of one.
-            child.wait(timeout=moments.uniform(0.3, 3.0) if kills < 4 else 200)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.communicate()
-            kills += 1
-            continue
-        assert child.returncode == 0, child.communicate()
-        break
-    assert kills >= 2
+        if step:
+            wait_for_step(tmp_path, child, step)
+        time.sleep(moments.uniform(0.0, 0.2))
+        assert child.poll() is None
+        child.kill()
+        child.communicate()
+    child = launch(tmp_path, resume=True)
+    _, trouble = child.communicate(timeout=200)
+    assert child.returncode == 0, trouble
     assert_same(tmp_path, unstopped)
 
 

@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,13 @@ def run(folder: Path, *command: str, **options) -> str:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def start(folder: Path, **options) -> subprocess.Popen:
+    environment = {k: v for k, v in os.environ.items() if k not in CLEAN}
+    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+    command = [sys.executable, SCRIPT, json.dumps({"folder": str(folder), **options})]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def assert_close(folder: Path, single: Path) -> None:
@@ -69,6 +78,22 @@ def test_torchrun_and_resume(tmp_path):
     assert [line["step"] for line in two] == list(range(1, 9))
     for a, b in zip(two, one, strict=True):
         assert a["loss"] == pytest.approx(b["loss"], abs=1e-5)
+
+
+@pytest.mark.slow
+def test_asking_one_process_stops_both(tmp_path):
+    train(tmp_path / "one", steps=30, evaluate_every=9)
+    both = {"steps": 30, "evaluate_every": 9, "devices": 2, "strategy": "ddp"}
+    child = start(tmp_path / "two", **both, checkpoint_seconds=0, toy={"slow": 0.03})
+    end = time.monotonic() + 120
+    while not list((tmp_path / "two" / "state").glob("step-*[0-9]")) and time.monotonic() < end:
+        time.sleep(0.02)
+    child.send_signal(signal.SIGTERM)
+    out, trouble = child.communicate(timeout=120)
+    assert child.returncode == 3, trouble
+    assert out.count("interrupted at") == 2
+    run(tmp_path / "two", **both, resume=True)
+    assert_close(tmp_path / "two", tmp_path / "one")
 
 
 @pytest.mark.slow
