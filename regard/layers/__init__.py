@@ -6,6 +6,7 @@ from regard.layers.merging import factor, merge
 from regard.layers.multihead import MultiHead
 from regard.layers.pool import Pool, divergence, redundancy
 from regard.layers.recurrent import TwoWay, turn
+from regard.layers.spatial import Spatial
 
 __all__ = [
     "DecoderBlock",
@@ -15,6 +16,7 @@ __all__ = [
     "Pool",
     "PostNorm",
     "PreNorm",
+    "Spatial",
     "TwoWay",
     "divergence",
     "factor",

@@ -14,6 +14,8 @@ from regard.inspect import record
 from regard.layers import MultiHead
 from regard.masks import Mask
 from regard.places import Grid, Places
+from regard.testing import CHECKS
+from regard.testing.case import cases
 
 H, D = 3, 5
 
@@ -246,6 +248,15 @@ def test_blocks_grow_linearly():
     layer = MultiHead(16, 2, "local:window=128")
     assert layer.cost(8192).memory == 2 * layer.cost(4096).memory
     assert layer.cost(8192).path == 64
+
+
+@pytest.mark.parametrize("positions", ["none", "t5"])
+def test_the_contract_holds_in_blocks(positions):
+    """The contract's own sizes are small and take the plain way; at these the blocks are used."""
+    (case,) = cases("local:window=3", positions=positions, lengths=(71, 71))
+    for name, check in CHECKS.items():
+        if positions == "none" or name != "traced":  # tracing is slow, and once is enough
+            check(case)
 
 
 def test_bad_window():
