@@ -107,6 +107,8 @@ class Packed(nn.Module):
         self.bias = nn.Parameter(torch.zeros(sum(widths))) if bias else None
         for part in self.weight.split(widths):
             nn.init.xavier_uniform_(part)
+        if len(set(widths)) == 1:  # Muon orthogonalises each projection, not the pack
+            self.weight.muon_splits = len(widths)  # type: ignore[attr-defined]
 
     def all(self, x: Tensor) -> tuple[Tensor, ...]:
         return nn.functional.linear(x, self.weight, self.bias).split(self.widths, -1)

@@ -122,7 +122,6 @@ def _fit(
     *,
     resume: bool,
 ) -> Run:
-    machine.prepare(settings.train.threads)
     torch.manual_seed(settings.seed)
     net = settings.model.build(words.size, len(found.classes))
     config["parameters"] = sum(p.numel() for p in net.parameters())
