@@ -18,7 +18,7 @@ from regard import clipped
 from regard.cost import Cost
 from regard.masks import Mask
 from regard.mechanisms.qkv import QKV
-from regard.places import Grid, Places, distances
+from regard.places import At, Grid, Places, distances
 from regard.positions.base import Positions
 from regard.seam import Scores, normalise
 from regard.sizes import positive
@@ -66,12 +66,14 @@ class Relative:
 
 def _shift(places: Places) -> int | None:
     """How far after the first query the first key stands; None where places are no plain stretch."""
-    first = [0 if isinstance(at, Grid) else at.start if isinstance(at, range) else None for at in _both(places)]
-    return None if first[0] is None or first[1] is None else first[1] - first[0]
+    query, key = _first(places.q_at), _first(places.k_at)
+    return None if query is None or key is None else key - query
 
 
-def _both(places: Places) -> tuple[object, object]:
-    return places.q_at, places.k_at
+def _first(at: At) -> int | None:
+    if isinstance(at, Grid):
+        return 0
+    return at.start if isinstance(at, range) else None
 
 
 class RelativeMechanism(QKV):
