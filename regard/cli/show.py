@@ -10,7 +10,7 @@ import typer
 
 def demo(
     out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("demo"),
-    reviews: Annotated[int, typer.Option(min=200, help="How many reviews to generate.")] = 6000,
+    reviews: Annotated[int, typer.Option(min=200, help="How many reviews to generate.")] = 24_000,
     budget: Annotated[str, typer.Option(help="Training time of each attention model.")] = "50s",
     seed: Annotated[int, typer.Option(help="Same seed, same reviews.")] = 0,
 ) -> None:
