@@ -20,14 +20,18 @@ from regard.runs.run import Run
 from regard.runs.start import train
 from regard.training import machine
 
-MODELS = {"tfidf": "bag of words", "han": "hierarchical attention", "transformer": "Transformer encoder"}
+MODELS = {"tfidf": "bag of words", "han": "hierarchical attention network", "transformer": "Transformer encoder"}
 SETTINGS: dict[str, dict[str, Any]] = {
     "tfidf": {},
-    "han": {"train": {"lr": 4e-3}, "model": {"dropout": 0.1}, "data": {"batch_tokens": 2048}},
+    "han": {
+        "train": {"lr": 4e-3, "evaluate_every": 100},
+        "model": {"dropout": 0.1},
+        "data": {"batch_tokens": 2048, "valid_fraction": 0.05},
+    },
     "transformer": {
-        "train": {"lr": 2e-3},
+        "train": {"lr": 2e-3, "evaluate_every": 100},
         "model": {"dim": 64, "hidden": 128, "positions": "rotary", "dropout": 0.0},
-        "data": {"batch_tokens": 2048},
+        "data": {"batch_tokens": 2048, "valid_fraction": 0.05},
     },
 }
 MEASURED = 300  # test reviews on which the attention is compared with the evidence
@@ -130,7 +134,7 @@ def _report(
     bag = rows[0]["accuracy"]
     lead = (
         f"Only one sentence of each review says what its writer thinks of the thing reviewed; the others hold "
-        f"details and opinions that do not count. {best['model']} names {best['accuracy']:.1%} of the unseen "
+        f"details and opinions that do not count. The {best['model']} names {best['accuracy']:.1%} of the unseen "
         f"reviews rightly, the bag of words {bag:.1%}. If attention were spread evenly, {even:.1%} of it would "
         f"fall on the deciding words."
     )
