@@ -6,11 +6,16 @@ from __future__ import annotations
 
 import gzip
 import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 TRAIN = "train classify {file} --steps 2 --quiet"
+
+
+class NotPreparedError(Exception):
+    """This machine cannot make the input."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,16 @@ class Bad:
 def put(name: str, content: str | bytes) -> Callable[[Path], None]:
     data = content.encode() if isinstance(content, str) else content
     return lambda folder: (folder / name).write_bytes(data) and None
+
+
+def small_disk(folder: Path) -> None:
+    """A disk of 300 kB, mounted as `full`; only root can."""
+    (folder / "full").mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=300k", "none", str(folder / "full")], capture_output=True
+    )
+    if done.returncode:
+        raise NotPreparedError("mounting a small disk needs root")
 
 
 def two_classes(rows: int = 8) -> str:
@@ -59,7 +74,7 @@ CASES = [
     Bad(
         "some empty cells (counted, training goes on)",
         "train classify gaps.csv --steps 1",
-        "3 ",
+        "empty",
         put("gaps.csv", two_classes() + ",good\n,bad\nno label here,\n"),
         code=0,
     ),
@@ -98,7 +113,7 @@ CASES = [
         "train classify reviews.csv --steps 30 --lr 1e30 --quiet --set train.clip=0",
         "batch",
     ),
-    Bad("no room on disk", "train classify reviews.csv --steps 2 --out /dev/full/run", "/dev/full"),
+    Bad("no room on disk", "train classify reviews.csv --steps 2 --quiet --out full/run", "room", small_disk),
     Bad("a run folder that is none", "predict nowhere hello", "no such run folder"),
     Bad("a folder that is no run", "predict . hello", "not a run folder"),
     Bad("a checkpoint cut short", "predict broken hello", "safetensors", copy_run(cut_weights)),
@@ -137,8 +152,43 @@ CASES = [
     Bad("a time that is none", "train classify reviews.csv --budget soon", "2min"),
     Bad("two lengths", "train classify reviews.csv --steps 2 --epochs 2", "one of epochs, steps or budget"),
     Bad("a run folder that is taken", "train classify reviews.csv --steps 2 --out run", "--resume"),
-    Bad("nothing to resume", "train classify --resume --out nothing", "no data"),
+    Bad("nothing to resume", "train classify --resume --out nothing", "no such run folder"),
     Bad("resumed with other settings", "train classify --resume --out run --lr 0.5", "other settings"),
     Bad("an unknown optimizer", TRAIN.format(file="reviews.csv") + " --optimizer sgdd", "adamw"),
+    Bad("an unknown strategy", TRAIN.format(file="reviews.csv") + " --strategy dpp", "dpp"),
+    Bad("an unknown decay", TRAIN.format(file="reviews.csv") + " --set train.decay=cosin", "'cosine'"),
+    Bad("a seed below 0", TRAIN.format(file="reviews.csv") + " --seed -1", "seed"),
+    Bad("a layer without width", TRAIN.format(file="reviews.csv") + " --set model.hidden=0", "hidden=0"),
+    Bad(
+        "texts without a word",
+        TRAIN.format(file="marks.csv") + " --model tfidf",
+        "bag of words",
+        put("marks.csv", "review,sentiment\n" + "!!!,good\n???,bad\n" * 9),
+    ),
+    Bad("an --out that is not a run", TRAIN.format(file="reviews.csv") + " --out . --overwrite", "not a run"),
+    Bad(
+        "an --out with another's config.json",
+        TRAIN.format(file="reviews.csv") + " --out broken --overwrite",
+        "config.json",
+        copy_run(put("config.json", '{"model_type": "bert"}')),
+    ),
+    Bad(
+        "an imported model where a run is wanted",
+        "predict broken hello",
+        "regard import",
+        copy_run(put("config.json", '{"format": 1, "imported": {}}')),
+    ),
+    Bad(
+        "a config.json with parts missing",
+        "predict broken hello",
+        "config.json",
+        copy_run(put("config.json", '{"format": 1, "settings": {}}')),
+    ),
+    Bad(
+        "a settings file that is not UTF-8",
+        TRAIN.format(file="reviews.csv") + " --config s.yaml",
+        "s.yaml",
+        put("s.yaml", b"seed: \xff\n"),
+    ),
     Bad("an empty text", "predict run ''", "empty"),
 ]
