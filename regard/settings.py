@@ -86,7 +86,7 @@ def build(cls: type[T], given: Mapping[str, Any], *, where: str = "") -> T:
     for key, value in given.items():
         path = f"{where}.{key}" if where else key
         if key not in known:
-            raise UserError(f"unknown setting {path!r}; {nearest(key, known)}")
+            raise UserError(f"unknown setting {path!r}; {nearest(str(key), known)}")
         values[key] = convert(hints[key], value, path)
     return cls(**values)
 
@@ -112,17 +112,18 @@ def convert(kind: Any, value: Any, path: str) -> Any:
         elif option is int:
             if isinstance(value, int) and not isinstance(value, bool):
                 return value
-            if isinstance(value, str) and re.fullmatch(r"[+-]?\d[\d_]*", value):
+            if isinstance(value, str) and re.fullmatch(r"[+-]?\d+(_\d+)*", value):
                 return int(value)
-        elif option is float:
-            if isinstance(value, (int, float)) and not isinstance(value, bool):
-                return float(value)
+        elif option is float and not isinstance(value, bool):
             try:
                 return float(value)
             except (TypeError, ValueError):
                 continue
-        elif option is str and isinstance(value, str):
-            return value
+        elif option is str:
+            if isinstance(value, str):
+                return value
+            if isinstance(value, int) and not isinstance(value, bool):  # a file may say `precision: 32` or `text: 3`
+                return str(value)
     wanted = " or ".join("none" if o is type(None) else getattr(o, "__name__", str(o)) for o in options)
     raise UserError(f"{path} wants {wanted}, and was given {value!r}")
 
@@ -134,7 +135,7 @@ def overrides(pairs: list[str]) -> dict[str, Any]:
         path, equals, value = pair.partition("=")
         if not equals or not path:
             raise UserError(f"--set wants key=value, such as --set train.lr=0.001, and was given {pair!r}")
-        tree = merge(tree, nest(path.strip().split("."), value.strip()))
+        tree = merge(tree, spelled_out(nest(path.strip().split("."), value.strip())))
     return tree
 
 
@@ -152,13 +153,19 @@ def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return laid
 
 
+def spelled_out(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """`model: han`, short for a mapping with that name, as the mapping, which can be laid over another."""
+    short = isinstance(tree.get("model"), str)
+    return {**tree, "model": {"name": tree["model"]}} if short else dict(tree)
+
+
 def load(path: str | Path) -> dict[str, Any]:
     """A YAML or JSON file of settings as a nested mapping."""
     path = Path(path)
     if not path.is_file():
         raise UserError(f"no settings file {str(path)!r}")
-    text = path.read_text(encoding="utf-8")
     try:
+        text = path.read_text(encoding="utf-8")
         if path.suffix == ".json":
             tree = json.loads(text)
         else:
@@ -169,17 +176,21 @@ def load(path: str | Path) -> dict[str, Any]:
         raise UserError(f"{path} is not valid {'JSON' if path.suffix == '.json' else 'YAML'}: {problem}") from None
     if not isinstance(tree, dict):
         raise UserError(f"{path} must hold a mapping of settings, and holds {type(tree).__name__}")
-    return tree
+    return spelled_out(tree)
 
 
-_UNITS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "hour": 3600, "hours": 3600, "": 1}
+_UNITS = {
+    **dict.fromkeys(("", "s", "sec", "secs", "second", "seconds"), 1),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600),
+}
 
 
 def seconds(text: str | float | None) -> float | None:
     """`2min`, `90s`, `1.5h` or a bare number of seconds."""
     if text is None or isinstance(text, (int, float)):
         return text
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text.lower())
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", str(text).lower())
     if not match or match[2] not in _UNITS:
         raise UserError(f"a time such as 90s, 2min or 1.5h is wanted, and was given {text!r}")
     return float(match[1]) * _UNITS[match[2]]

@@ -11,7 +11,7 @@ from typing import Any
 
 from regard import named
 from regard.errors import UserError, nearest
-from regard.settings import Settings, build
+from regard.settings import Settings, build, seconds, spelled_out
 from regard.tasks import classify
 
 TASKS: dict[str, ModuleType] = {"classify": classify}
@@ -29,8 +29,12 @@ def model_module(task: str, name: str) -> ModuleType:
 
 def resolve(task: str, tree: Mapping[str, Any]) -> Settings:
     """Settings from a nested mapping, in which "model" holds "name" and that model's own settings."""
-    tree = dict(tree)
-    chosen = dict(tree.pop("model", None) or {})
+    # a bare `train:` in a file says nothing
+    tree = {key: value for key, value in spelled_out(tree).items() if value is not None}
+    model = tree.pop("model", {})
+    if not isinstance(model, Mapping):
+        raise UserError(f"model wants a name or a mapping with a name, and was given {model!r}")
+    chosen = dict(model)
     name = str(chosen.pop("name", "han"))
     config = model_module(task, name).Config
     fields = [f.name for f in dataclasses.fields(config)]
@@ -45,7 +49,10 @@ def resolve(task: str, tree: Mapping[str, Any]) -> Settings:
     known = [f.name for f in dataclasses.fields(Settings) if f.name not in ("task", "model_name")]
     for key in tree:
         if key not in known:
-            raise UserError(f"unknown setting {key!r}; {nearest(key, known)}")
+            raise UserError(f"unknown setting {key!r}; {nearest(str(key), known)}")
+    length = tree.get("train")
+    if isinstance(length, Mapping) and str(length.get("budget")).lower() not in ("none", "null"):
+        tree["train"] = {**length, "budget": seconds(length["budget"])}
     settings = build(
         Settings, {**tree, "task": task, "model_name": name, "model": build(config, chosen, where="model")}
     )
@@ -54,6 +61,8 @@ def resolve(task: str, tree: Mapping[str, Any]) -> Settings:
         raise UserError(f"the length of training is one of epochs, steps or budget; given {' and '.join(given)}")
     if not given:
         settings = dataclasses.replace(settings, train=dataclasses.replace(settings.train, epochs=5))
+    if not 0 <= settings.seed < 2**32:
+        raise UserError(f"seed must lie between 0 and {2**32 - 1}, and was given {settings.seed}")
     return settings
 
 
