@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import warnings
+from collections.abc import Iterator
+from typing import Any
 
 from lightning_fabric import Fabric
 
-from regard.errors import UserError
+from regard.errors import UserError, nearest
 from regard.settings import TrainSettings
-from regard.training import precision
+from regard.training import optim, precision
 
 
 def check(settings: TrainSettings) -> None:
@@ -38,32 +41,54 @@ def check(settings: TrainSettings) -> None:
     for name in ("weight_decay", "clip", "checkpoint_seconds"):
         if getattr(settings, name) < 0:
             raise UserError(f"train.{name} must be 0 or greater, and was given {getattr(settings, name)}")
+    for name, known in (("optimizer", optim.OPTIMIZERS), ("decay", optim.DECAYS), ("precision", precision.KNOWN)):
+        if getattr(settings, name) not in known:
+            given_name = getattr(settings, name)
+            raise UserError(f"unknown {name} {given_name!r}; {nearest(given_name, known)}")
+
+
+def settled(settings: TrainSettings) -> TrainSettings:
+    """The settings, checked before anything is written, with the precision that `auto` stands for on this machine."""
+    check(settings)
+    _fabric(under_torchrun(settings))
+    if settings.precision != "auto":
+        return settings
+    return dataclasses.replace(settings, precision=precision.choose("auto").removesuffix("-true"))
 
 
 def start(settings: TrainSettings) -> Fabric:
     """Fabric, launched: under `torchrun` as that says, else with the devices, nodes and strategy of the settings."""
     check(settings)
     settings = under_torchrun(settings)
-    chosen = precision.choose(settings.precision)
-    try:
-        fabric = Fabric(
+    fabric = _fabric(settings)
+    with _said(settings), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*interactive environment.*")
+        fabric.launch()
+    return fabric
+
+
+def _fabric(settings: TrainSettings) -> Fabric:
+    chosen: Any = precision.choose(settings.precision)
+    with _said(settings):
+        return Fabric(
             accelerator="auto",
             devices=settings.devices,
             num_nodes=settings.nodes,
             strategy=settings.strategy,
-            precision=chosen,  # type: ignore[arg-type]
+            precision=chosen,
         )
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*interactive environment.*")
-            fabric.launch()
+
+
+@contextlib.contextmanager
+def _said(settings: TrainSettings) -> Iterator[None]:
+    """Fabric's refusals in the words of the settings."""
+    try:
+        yield
     except (ValueError, RuntimeError) as problem:
-        if isinstance(problem, UserError):
-            raise
         raise UserError(
-            f"cannot start with {settings.devices} devices, strategy {settings.strategy!r} and precision {chosen!r}: "
-            f"{problem}"
+            f"cannot start with {settings.devices} devices, strategy {settings.strategy!r} and precision "
+            f"{settings.precision!r}: {problem}"
         ) from None
-    return fabric
 
 
 def under_torchrun(settings: TrainSettings) -> TrainSettings:

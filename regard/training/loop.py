@@ -326,9 +326,10 @@ class Loop:
     def _broken(self, what: str, done: _Step) -> str:
         items = self.plan(done.epoch)[done.batch].tolist()
         named = ", ".join(map(str, items[:5])) + (", ..." if len(items) > 5 else "")
+        clip = "" if self.settings.clip else ", or --set train.clip=1"
         return (
             f"the {what} is no longer a number at step {done.step} (epoch {done.epoch + 1}, batch {done.batch + 1}, "
-            f"of {len(items)} items: {named}); try a lower --lr than {self.settings.lr:g}, or --clip 1, or check these "
+            f"of {len(items)} items: {named}); try a lower --lr than {self.settings.lr:g}{clip}, or check these "
             "items of the data; the weights that were kept are from before"
         )
 

@@ -25,6 +25,8 @@ from regard.settings import TrainSettings
 
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 BETAS = (0.9, 0.99)
+OPTIMIZERS = ("adamw", "muon")
+DECAYS = ("cosine", "linear", "constant")
 
 
 def schedule(step: int, total: int, warmup: float, decay: str) -> float:
@@ -42,7 +44,7 @@ def schedule(step: int, total: int, warmup: float, decay: str) -> float:
         return 1.0 - done
     if decay == "cosine":
         return 0.5 * (1.0 + math.cos(math.pi * done))
-    raise UserError(f"unknown decay {decay!r}; {nearest(decay, ('cosine', 'linear', 'constant'))}")
+    raise UserError(f"unknown decay {decay!r}; {nearest(decay, DECAYS)}")
 
 
 def kinds(model: nn.Module, optimizer: str) -> dict[str, str]:
@@ -63,8 +65,8 @@ def build(
     model: nn.Module, settings: TrainSettings, *, fused: bool = True, named: dict[str, str] | None = None
 ) -> list[Optimizer]:
     """The optimizers of a model: AdamW alone, or Muon for the hidden matrices and AdamW for the rest."""
-    if settings.optimizer not in ("adamw", "muon"):
-        raise UserError(f"unknown optimizer {settings.optimizer!r}; {nearest(settings.optimizer, ('adamw', 'muon'))}")
+    if settings.optimizer not in OPTIMIZERS:
+        raise UserError(f"unknown optimizer {settings.optimizer!r}; {nearest(settings.optimizer, OPTIMIZERS)}")
     named = kinds(model, settings.optimizer) if named is None else named
     if not named:
         raise UserError("the model has no parameters to train; unfreeze some")
