@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import load_file, save_file
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
@@ -35,11 +36,10 @@ class BagOfWords:
 
     def fit(self, texts: list[str], labels: np.ndarray, classes: int, seed: int) -> None:
         try:
-            features = self.vectorizer.fit_transform(texts)
-        except ValueError:  # every term in fewer documents than asked for, as with very small files
-            self.vectorizer = self._vectorizer(min_df=1)
-            features = self.vectorizer.fit_transform(texts)
-        model = LogisticRegression(C=self.config.strength, max_iter=1000, random_state=seed).fit(features, labels)
+            features = self._learn(texts)
+            model = LogisticRegression(C=self.config.strength, max_iter=1000, random_state=seed).fit(features, labels)
+        except ValueError as problem:  # texts without a word, or settings that cannot be
+            raise UserError(f"a bag of words cannot be made of these texts with {self.config}: {problem}") from None
         weight, bias = model.coef_, model.intercept_
         if weight.shape[0] == 1:  # two classes: scikit-learn keeps the second one's row only
             weight, bias = np.vstack((-weight / 2, weight / 2)), np.concatenate((-bias / 2, bias / 2))
@@ -56,11 +56,14 @@ class BagOfWords:
     def params(self) -> int:
         return int(self.weight.size + self.bias.size)
 
-    def save(self, folder: Path) -> None:
+    def files(self) -> dict[str, bytes]:
+        """What `load` reads, by name."""
         idf = np.asarray(self.vectorizer.idf_, dtype=np.float64)
-        save_file({"weight": self.weight, "bias": self.bias, "idf": idf}, folder / "model.safetensors")
         terms = sorted(self.vectorizer.vocabulary_, key=self.vectorizer.vocabulary_.__getitem__)
-        (folder / "tokenizer.json").write_text(json.dumps({"kind": "ngrams", "terms": terms}, ensure_ascii=False))
+        return {
+            "model.safetensors": save({"weight": self.weight, "bias": self.bias, "idf": idf}),
+            "tokenizer.json": json.dumps({"kind": "ngrams", "terms": terms}, ensure_ascii=False).encode(),
+        }
 
     @classmethod
     def load(cls, folder: Path, config: Config) -> BagOfWords:
@@ -71,9 +74,16 @@ class BagOfWords:
             model.weight, model.bias = tensors["weight"], tensors["bias"]
             model.vectorizer = model._vectorizer(vocabulary=terms)
             model.vectorizer.idf_ = tensors["idf"]
-        except (OSError, ValueError, KeyError) as problem:
+        except (OSError, ValueError, KeyError, SafetensorError) as problem:
             raise UserError(f"{folder} does not hold a whole bag-of-words model: {problem}") from None
         return model
+
+    def _learn(self, texts: list[str]) -> Any:
+        try:
+            return self.vectorizer.fit_transform(texts)
+        except ValueError:  # every term in fewer documents than asked for, as with very small files
+            self.vectorizer = self._vectorizer(min_df=1)
+            return self.vectorizer.fit_transform(texts)
 
     def _vectorizer(self, **options: Any) -> TfidfVectorizer:
         settings: dict[str, Any] = {"min_df": self.config.min_documents, **options}

@@ -46,6 +46,13 @@ def read_config(folder: str | Path) -> dict[str, Any]:
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
         found = config["format"]
+        if "imported" in config:
+            raise UserError(f"{folder} holds a model that `regard import` wrote, and no run of `regard train`")
+        if found == FORMAT:
+            _ = config["settings"]["task"], config["settings"]["model"]["name"]
+            _ = config["labels"], config["vocab"], config["data"]["train"], config["data"]["valid"]
+    except UserError:
+        raise
     except (ValueError, KeyError, TypeError):
         raise UserError(f"{file} is not the config.json of a regard run") from None
     if found != FORMAT:

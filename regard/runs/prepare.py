@@ -40,6 +40,8 @@ def corpus(settings: Settings, source: Table | None, say: Callable[[str], Any]) 
     labels = numbers(table.labels or [], classes)
     if data.valid is not None:
         valid = read(data.valid, text=data.text, label=data.label)
+        for note in valid.notes:
+            say(f"validation: {note}")
         valid_labels = numbers(valid.labels or [], classes, data.valid)
         texts, valid_texts = table.texts, valid.texts
         valid_info = _info(valid, data.valid, len(valid_texts))

@@ -57,7 +57,10 @@ class Run:
             return cls(folder, config, BagOfWords.load(folder, settings.model), None)
         model = settings.model.build(config["vocab"], len(config["labels"]))
         load_weights(model, folder / "model.safetensors")
-        return cls(folder, config, model, Tokenizer.load(folder))
+        words = Tokenizer.load(folder)
+        if words.size != config["vocab"]:
+            raise UserError(f"{folder}/tokenizer.json has {words.size} tokens, and the model knows {config['vocab']}")
+        return cls(folder, config, model, words)
 
     from_pretrained = load
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import re
 import shutil
 import time
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from regard.data.read import Table
 from regard.data.tokenizer import Tokenizer
@@ -17,13 +20,17 @@ from regard.errors import UserError
 from regard.models.bag import BagOfWords
 from regard.runs import prepare
 from regard.runs.card import card
-from regard.runs.folder import FORMAT, read_config, settings_of, versions, write_config
-from regard.runs.resolve import as_tree, differences, model_module, resolve
+from regard.runs.folder import FORMAT, read_config, versions, write_config
+from regard.runs.resolve import as_tree, differences, resolve
 from regard.runs.run import Run
-from regard.settings import Settings, merge, seconds
+from regard.settings import Settings, merge, seconds, spelled_out
 from regard.tasks.classify import metrics as class_metrics
-from regard.training import atomic, machine
+from regard.training import atomic, launch, machine
 from regard.training.loop import fit
+
+BEGUN = {"tokenizer.json", "tokenizer.json.tmp", "config.json.tmp", "state", "logs"}
+"""What a run that was killed before its config.json was there can leave behind."""
+_TOLD = "REGARD_RUN_FOLDER"
 
 
 def train(
@@ -53,7 +60,7 @@ def train(
     `settings` is a nested mapping for everything else, such as {"train": {"lr": 3e-4}, "model": {"hidden": 100}}.
     """
     say = say if machine.rank() == 0 else _silent
-    tree: dict[str, Any] = merge({}, settings or {})
+    tree: dict[str, Any] = spelled_out(settings or {})
     table = data if isinstance(data, Table) else None
     given = {
         "seed": seed,
@@ -67,15 +74,19 @@ def train(
         raise UserError("which run is to be resumed? name its folder: --resume --out RUN")
     if resume and (Path(str(out)) / "config.json").is_file():
         return _resume(task, tree, Path(str(out)), table, progress, say)
-    if table is None and not tree.get("data", {}).get("train"):
-        raise UserError(f"no data was given: regard train {task} FILE")
     chosen = prepare.absolute(resolve(task, tree))
+    if table is None and not chosen.data.train:
+        if resume:
+            read_config(str(out))  # says what is there instead
+        raise UserError(f"no data was given: regard train {task} FILE")
+    if chosen.model_name != "tfidf":
+        chosen = dataclasses.replace(chosen, train=launch.settled(chosen.train))
     folder = _folder(chosen, out, overwrite)
     begun = time.perf_counter()
     found = prepare.corpus(chosen, table, say)
     folder.mkdir(parents=True, exist_ok=True)
     if chosen.model_name == "tfidf":
-        return _fit_bag(chosen, found, folder, begun, say)
+        return _fit_bag(chosen, _config(chosen, found, 0), found, folder, begun, say)
     words = prepare.vocabulary(chosen, found)
     config = _config(chosen, found, words.size)
     if machine.rank() == 0:
@@ -86,18 +97,21 @@ def train(
 def _resume(
     task: str, tree: dict[str, Any], folder: Path, table: Table | None, progress: bool, say: Callable[[str], Any]
 ) -> Run:
-    """Go on with what config.json says; settings given again must be the same."""
+    """Go on with what config.json says; settings given again must be the same, but the files may have moved."""
     config = read_config(folder)
     then = config["settings"]
     if task != then["task"]:
         raise UserError(f"{folder} is a run of {then['task']!r}, not of {task!r}")
-    wanted = as_tree(prepare.absolute(resolve(task, merge({k: v for k, v in then.items() if k != "task"}, tree))))
-    changed = differences(then, wanted)
+    again = tree.get("train")
+    if isinstance(again, Mapping) and again.get("precision") == "auto":  # what that was stands in config.json
+        tree = merge(tree, {"train": {"precision": then["train"]["precision"]}})
+    settings = prepare.absolute(resolve(task, merge({k: v for k, v in then.items() if k != "task"}, tree)))
+    files = {"train": settings.data.train, "valid": settings.data.valid}
+    changed = differences(merge(then, {"data": files}), as_tree(settings))
     if changed:
         raise UserError(
             f"{folder} was started with other settings: {'; '.join(changed)}. Leave them out, or start anew"
         )
-    settings = settings_of(config)
     if config.get("finished"):
         say(f"{folder} is finished already")
         return Run.load(folder)
@@ -106,6 +120,8 @@ def _resume(
         if found.info[part].get("fingerprint") != config["data"][part].get("fingerprint"):
             raise UserError(f"the {part} data changed since {folder} was started; a run resumes on the same data only")
     begun = time.perf_counter()
+    if settings.model_name == "tfidf":
+        return _fit_bag(settings, config, found, folder, begun, say)
     words = Tokenizer.load(folder)
     return _fit(settings, config, found, words, folder, begun, progress, say, resume=True)
 
@@ -123,32 +139,52 @@ def _fit(
     resume: bool,
 ) -> Run:
     torch.manual_seed(settings.seed)
-    net = settings.model.build(words.size, len(found.classes))
+    net = _net(settings, words.size, len(found.classes))
     config["parameters"] = sum(p.numel() for p in net.parameters())
+    job = prepare.task(settings, found, words, say)
     if machine.rank() == 0 and not resume:
         write_config(folder, config)
-    job = prepare.task(settings, found, words, say)
+    prepared = time.perf_counter() - begun
     say(
         f"{settings.model_name}: {config['parameters']:,} parameters, {len(job.train):,} documents "
         f"({len(job.train.ids):,} tokens), {len(found.classes)} classes -> {folder}"
     )
     result = fit(net, job, settings.train, folder, seed=settings.seed, resume=resume, progress=progress, say=say)
     config |= {"finished": True, "metrics": result.metrics, "steps": result.steps, "seconds": result.seconds}
-    config["prepare_seconds"] = time.perf_counter() - begun - result.seconds
+    config["prepare_seconds"] = prepared
     if machine.rank() == 0:
         _finish(folder, config)
-    return Run(folder, config, net, words)
+    return Run(folder, config, net.cpu(), words)  # where `Run.load` puts it too
 
 
-def _fit_bag(settings: Settings, found: prepare.Corpus, folder: Path, begun: float, say: Callable[[str], Any]) -> Run:
+def _net(settings: Settings, vocab: int, classes: int) -> nn.Module:
+    try:
+        return settings.model.build(vocab, classes)
+    except UserError:
+        raise
+    except (ValueError, RuntimeError, ArithmeticError) as problem:  # a width of 0, a dropout of 2
+        raise UserError(f"{settings.model_name!r} cannot be built with {settings.model}: {problem}") from None
+
+
+def _fit_bag(
+    settings: Settings,
+    config: dict[str, Any],
+    found: prepare.Corpus,
+    folder: Path,
+    begun: float,
+    say: Callable[[str], Any],
+) -> Run:
     bag = BagOfWords(settings.model)
     bag.fit(found.texts, found.labels, len(found.classes), settings.seed)
-    bag.save(folder)
     measured = class_metrics(bag.probabilities(found.valid_texts), found.valid_labels)
-    config = _config(settings, found, bag.weight.shape[1])
-    config |= {"parameters": bag.params(), "finished": True, "metrics": measured, "steps": 0}
-    config["seconds"] = time.perf_counter() - begun
-    _finish(folder, config)
+    if machine.rank() == 0:
+        write_config(folder, config)  # first, so that what a kill leaves behind is known for a run
+        for name, content in bag.files().items():
+            atomic.replace(folder / name, content)
+    config |= {"vocab": bag.weight.shape[1], "parameters": bag.params(), "finished": True, "metrics": measured}
+    config |= {"steps": 0, "seconds": time.perf_counter() - begun}
+    if machine.rank() == 0:
+        _finish(folder, config)
     say(f"{settings.model_name}: {bag.params():,} parameters, accuracy {measured['accuracy']:.2%} -> {folder}")
     return Run(folder, config, bag, None)
 
@@ -173,24 +209,38 @@ def _config(settings: Settings, found: prepare.Corpus, vocab: int) -> dict[str, 
 
 def _folder(settings: Settings, out: str | Path | None, overwrite: bool) -> Path:
     """Where the run goes: the folder named, or the next free one under runs/."""
-    if out is not None:
-        folder = Path(out)
-        if folder.is_file():
-            raise UserError(f"{folder} is a file; --out wants a folder")
-        if (folder / "config.json").exists() and machine.rank() == 0:
-            if not overwrite:
-                raise UserError(f"{folder} holds a run already: --resume goes on with it, --overwrite starts anew")
-            _clear(folder)
-        elif folder.is_dir() and any(folder.iterdir()) and machine.rank() == 0 and not overwrite:
-            left = {p.name for p in folder.iterdir()} - {"tokenizer.json", "state", "logs"}
-            if left:
-                raise UserError(f"{folder} is not empty and not a run; name another folder for --out")
+    if out is None:
+        return _free_folder(settings)
+    folder = Path(out)
+    if folder.is_file():
+        raise UserError(f"{folder} is a file; --out wants a folder")
+    if machine.rank():  # the first process looks for all, and may be writing already
         return folder
+    if (folder / "config.json").exists():
+        try:
+            read_config(folder)
+        except UserError as problem:
+            raise UserError(f"{problem}; name another folder for --out") from None
+        if not overwrite:
+            raise UserError(f"{folder} holds a run already: --resume goes on with it, --overwrite starts anew")
+        _clear(folder)
+    elif folder.is_dir() and any(p.name not in BEGUN for p in folder.iterdir()):
+        raise UserError(f"{folder} is not empty and not a run; name another folder for --out")
+    return folder
+
+
+def _free_folder(settings: Settings) -> Path:
+    """The next free folder under runs/, chosen by the first process; those that it starts are told."""
+    if machine.rank() or machine.siblings():
+        if _TOLD not in os.environ:
+            raise UserError("several processes must write to one run folder: name it with --out")
+        return Path(os.environ.pop(_TOLD))
     stem = re.sub(r"[^\w-]+", "-", Path(settings.data.train or "table").name.split(".")[0]).strip("-") or "data"
     number, folder = 1, Path("runs") / f"{stem}-{settings.model_name}"
     while folder.exists():
         number += 1
         folder = Path("runs") / f"{stem}-{settings.model_name}-{number}"
+    os.environ[_TOLD] = str(folder)
     return folder
 
 
@@ -208,6 +258,3 @@ def _without_none(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 def _silent(text: str) -> None:
     pass
-
-
-__all__ = ["model_module", "train"]
