@@ -66,6 +66,7 @@ def classify(
     from regard.plugins import import_files
     from regard.runs.start import train
     from regard.training.interrupts import Interrupted
+    from regard.training.machine import rank
 
     import_files(import_ or [])
     tree: dict[str, Any] = load(config) if config else {}
@@ -99,8 +100,9 @@ def classify(
     try:
         run = train("classify", settings=tree, out=out, resume=resume, overwrite=overwrite, progress=not quiet, say=say)
     except Interrupted as stop:
-        print(f"regard: stopped at step {stop.step}; nothing is lost. Go on with", file=sys.stderr)
-        print(f"  regard train classify --resume --out {stop.folder}", file=sys.stderr)
+        if rank() == 0:
+            print(f"regard: stopped at step {stop.step}; nothing is lost. Go on with", file=sys.stderr)
+            print(f"  regard train classify --resume --out {stop.folder}", file=sys.stderr)
         raise typer.Exit(128 + stop.signal) from None
     finish(run, json_, say)
 

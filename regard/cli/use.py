@@ -13,6 +13,26 @@ from regard.errors import UserError
 
 RunFolder = Annotated[Path, typer.Argument(help="The run folder.", metavar="RUN")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
+Imports = Annotated[
+    list[Path] | None, typer.Option("--import", metavar="FILE.py", help="Your own mechanisms, as in training.")
+]
+
+
+def _open(run: Path, imports: list[Path] | None) -> Any:
+    from regard.plugins import import_files
+    from regard.runs.run import Run
+
+    import_files(imports or [])
+    return Run.load(run)
+
+
+def _whole(text: str) -> str:
+    """What came on the command line, where bytes that are no text are let in by the system."""
+    if text.encode("utf-8", "replace").decode() != text:
+        raise UserError("the text is not valid UTF-8; set the terminal to UTF-8, or put the text into a file")
+    if not text.strip():
+        raise UserError("the text is empty")
+    return text
 
 
 def _say(json_: bool) -> Any:
@@ -24,6 +44,7 @@ def evaluate(
     file: Annotated[str, typer.Argument(help="A file or folder like the one of training, with labels.")],
     text: Annotated[str | None, typer.Option(help="Column of the text, if not that of training.")] = None,
     label: Annotated[str | None, typer.Option(help="Column of the class, if not that of training.")] = None,
+    import_: Imports = None,
     json_: Json = False,
 ) -> None:
     """Measure a run on a file: accuracy, macro-F1, loss.
@@ -32,9 +53,7 @@ def evaluate(
     Example:
       regard evaluate runs/han test.csv --json
     """
-    from regard.runs.run import Run
-
-    measured = Run.load(run).evaluate(file, text=text, label=label, say=_say(json_))
+    measured = _open(run, import_).evaluate(file, text=text, label=label, say=_say(json_))
     if json_:
         print(json.dumps(measured))
         return
@@ -49,6 +68,7 @@ def predict(
     ] = None,
     file: Annotated[str | None, typer.Option(help="A file of texts: a table, or one text a line.")] = None,
     column: Annotated[str | None, typer.Option(help="Column of the text, if not that of training.")] = None,
+    import_: Imports = None,
     json_: Json = False,
 ) -> None:
     """Name the class of a text, of each text in a file, or of each line of standard input.
@@ -59,42 +79,40 @@ def predict(
       regard predict runs/han --file new.csv --json
       cat lines.txt | regard predict runs/han
     """
-    from regard.data.read import read
-    from regard.runs.run import Run
+    from regard.data.read import decode, read
 
     if text is not None and file is not None:
         raise UserError("give a text or --file, not both")
     if text is None and file is None and sys.stdin.isatty():
         raise UserError('give a text, --file FILE, or lines on standard input: regard predict RUN "some text"')
-    opened = Run.load(run)
+    opened = _open(run, import_)
     if text is not None:
-        if not text.strip():
-            raise UserError("the text is empty")
-        texts = [text]
+        texts = [_whole(text)]
     elif file is not None:
         table = read(file, text=column or opened.settings.data.text, labelled=False)
         for note in table.notes:
             _say(True)(note)
         texts = table.texts
     else:
-        lines = sys.stdin.buffer.read().decode("utf-8", errors="replace").split("\n")
-        texts = [line for line in lines if line.strip()]
+        lines = decode(sys.stdin.buffer.read(), "standard input").split("\n")
+        texts = [line.rstrip("\r") for line in lines if line.strip()]
         if not texts:
             raise UserError("standard input held no text")
-    for said, given in zip(opened.predict(texts), texts, strict=True):  # type: ignore[arg-type]
+    for said, given in zip(opened.predict(texts), texts, strict=True):
         if json_:
             print(json.dumps({**said.as_dict(), "text": given}, ensure_ascii=False))
         elif text is not None:
             for label, p in sorted(said.probabilities.items(), key=lambda row: -row[1]):
                 print(f"{label}\t{p:.4f}")
         else:
-            print(f"{said.label}\t{said.probabilities[said.label]:.4f}\t{given}")
+            print(f"{said.label}\t{said.probabilities[said.label]:.4f}\t{' '.join(given.split())}")  # a line a text
 
 
 def look(
     run: RunFolder,
     text: Annotated[str, typer.Argument(help="The text to look at.")],
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("look.html"),
+    import_: Imports = None,
     json_: Annotated[bool, typer.Option("--json", help="What was seen as JSON on stdout, and no page.")] = False,
 ) -> None:
     """Write one self-contained page that shows what the model looks at, and how far to believe it.
@@ -103,9 +121,7 @@ def look(
     Example:
       regard look runs/han "The room was cold. We loved the food, though." --out look.html
     """
-    from regard.runs.run import Run
-
-    seen = Run.load(run).look(text)
+    seen = _open(run, import_).look(_whole(text))
     if json_:
         print(json.dumps({k: v for k, v in seen.data.items() if k != "maps"}, ensure_ascii=False))
         return

@@ -59,7 +59,7 @@ def read(path: str | Path, *, text: str | None = None, label: str | None = None,
         raise UserError(f"{path} is empty; a file with at least one text is wanted")
     notes: list[str] = []
     if kind == ".txt":
-        texts, labels = _lines(_decode(raw, path), labelled)
+        texts, labels = _lines(decode(raw, path), labelled)
     else:
         texts, labels = _columns(
             _frame(raw, kind, path, [n for n in (text, label) if n]), path, text, label, labelled, notes
@@ -124,7 +124,8 @@ def _unzip(raw: bytes, path: Path) -> bytes:
         ) from None
 
 
-def _decode(raw: bytes, path: Path | str) -> str:
+def decode(raw: bytes, path: Path | str) -> str:
+    """UTF-8 to text, or an error that says where `path` is broken."""
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
@@ -170,7 +171,7 @@ def _folder(path: Path, labelled: bool) -> Table:
     for file in found:
         name, raw = file.relative_to(path), _bytes(file)
         digest.update(f"{name.as_posix()}\0{len(raw)}\0".encode("utf-8", "surrogateescape") + raw)
-        texts.append(_decode(raw, file))
+        texts.append(decode(raw, file))
         labels.append(name.parts[0])
     notes = []
     if labelled and (bare := classes - set(labels)):
@@ -187,7 +188,7 @@ def _frame(raw: bytes, kind: str, path: Path, named: list[str]) -> pl.DataFrame:
             return pl.read_parquet(io.BytesIO(raw))
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
             raise UserError(f"{path} is not a readable Parquet file: {_first_line(problem)}") from None
-    content = _decode(raw, path)
+    content = decode(raw, path)
     if kind in (".jsonl", ".ndjson"):
         return _jsonl(content, path)
     separator, quote = ("\t", None) if kind == ".tsv" else (",", '"')
@@ -266,7 +267,9 @@ def _jsonl(content: str, path: Path) -> pl.DataFrame:
 
 
 def _cell(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()  # JSON can spell half a character, which becomes "?"
+    if value is None:
         return value
     return json.dumps(value, ensure_ascii=False)
 

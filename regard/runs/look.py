@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from regard import viewer
-from regard.data import documents
+from regard.data import batches, documents
 from regard.data.tokenizer import UNK
 from regard.errors import UserError
 from regard.inspect import explain, faithfulness, maps, record
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from regard.runs.run import Run
 
 MOST_MAP_TOKENS = 512
+BATCH_TOKENS = 16_384
 
 
 class Look:
@@ -111,7 +112,15 @@ def _faithfulness(
     model: nn.Module, ids: Tensor, sentences: Tensor, weights: np.ndarray, words: Sequence[int], label: str, target: int
 ) -> dict[str, Any]:
     def predict(kept: Sequence[np.ndarray]) -> np.ndarray:
-        rows = [torch.from_numpy(np.flatnonzero(k)) for k in kept]
+        rows = [np.flatnonzero(k) for k in kept]
+        chances = np.empty(len(rows), np.float32)
+        plan = batches.plan([len(r) for r in rows], BATCH_TOKENS, seed=0, epoch=0, shuffle=False)
+        for part in plan:  # a long text many times over would not fit into memory at once
+            chances[part] = chance([torch.from_numpy(rows[i]) for i in part])
+        return chances
+
+    @torch.no_grad()
+    def chance(rows: Sequence[Tensor]) -> np.ndarray:
         longest = max(1, max(len(r) for r in rows))
         batch = torch.full((len(rows), longest), 0)
         numbers, mask = torch.zeros_like(batch), torch.zeros(len(rows), longest, dtype=torch.bool)
@@ -119,8 +128,7 @@ def _faithfulness(
             batch[i, : len(row)], numbers[i, : len(row)], mask[i, : len(row)] = ids[row], sentences[row], True
             if not len(row):
                 batch[i, 0], mask[i, 0] = UNK, True
-        with torch.no_grad():
-            return model(batch, mask, numbers).logits.float().softmax(-1)[:, target].numpy()
+        return model(batch, mask, numbers).logits.float().softmax(-1)[:, target].numpy()
 
     found = faithfulness(predict, weights, words, label)
     rows = [
