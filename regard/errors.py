@@ -15,3 +15,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
     known = sorted(known)
     near = get_close_matches(name, known, n=1, cutoff=0.6)
     return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+
+
+def choices(name: str, known: Iterable[str]) -> str:
+    """The nearest known name, where one is near, and all that are known."""
+    known = sorted(known)
+    hint, every = nearest(name, known), f"known: {', '.join(known)}"
+    return hint if hint == every else f"{hint} {every}"

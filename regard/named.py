@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, TypeVar, get_type_hints
 
-from regard.errors import UserError, nearest
+from regard.errors import UserError, choices
 from regard.settings import convert
 
 T = TypeVar("T")
@@ -26,9 +26,9 @@ def parse(spec: str) -> tuple[str, dict[str, str]]:
 
 
 def find(kind: str, name: str, known: Mapping[str, T]) -> T:
-    """The one of that name, or an error that names the nearest."""
+    """The one of that name, or an error that names the nearest and all that are known."""
     if name not in known:
-        raise UserError(f"unknown {kind} {name!r}; {nearest(name, known)}")
+        raise UserError(f"unknown {kind} {name!r}; {choices(name, known)}")
     return known[name]
 
 
@@ -43,6 +43,6 @@ def typed(kind: str, name: str, cls: type, options: Mapping[str, Any], common: s
     own, hints = own_options(cls, common), get_type_hints(cls.__init__)
     for key in options:
         if key not in own:
-            what = nearest(key, own) if own else "it takes none"
+            what = choices(key, own) if own else "it takes none"
             raise UserError(f"{kind} {name!r} has no option {key!r}; {what}")
     return {key: convert(hints.get(key, str), value, f"{kind} {name}:{key}") for key, value in options.items()}

@@ -30,7 +30,7 @@ def read_config(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Confi
         positions=f"learned:length={words.need(config, 'max_position_embeddings')}",
         segments=words.need({"type_vocab_size": 2, **config}, "type_vocab_size"),
         activation=words.activation(config, "hidden_act", "gelu"),
-        dropout=float(config.get("hidden_dropout_prob", 0.1)),
+        dropout=words.dropout(config, "hidden_dropout_prob"),
     )
 
 

@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from regard.convert import bert, gpt2, marian, t5
-from regard.errors import UserError, nearest
+from regard.errors import UserError, choices
 
 FAMILIES: dict[str, ModuleType] = {"bert": bert, "gpt2": gpt2, "marian": marian, "t5": t5}
 
@@ -58,10 +58,9 @@ def load_folder(path: str | Path) -> tuple[nn.Module, Path | None, Info]:
     path = Path(path)
     config = _read_config(path)
     kind = config.get("model_type")
-    if kind not in FAMILIES:
-        hint = f" ({nearest(kind, FAMILIES)})" if isinstance(kind, str) else ""
+    if not isinstance(kind, str) or kind not in FAMILIES:
         raise UserError(
-            f"{path}/config.json has model_type {kind!r}; regard imports {', '.join(FAMILIES)}{hint}, and no other"
+            f"{path}/config.json has model_type {kind!r}, which regard does not import; {choices(str(kind), FAMILIES)}"
         )
     family = FAMILIES[kind]
     file = _read_weights(path)

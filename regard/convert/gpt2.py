@@ -29,7 +29,7 @@ def read_config(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Confi
         hidden=None if config.get("n_inner") is None else words.need(config, "n_inner"),
         positions=f"learned:length={words.need(config, 'n_positions')}",
         activation=words.activation(config, "activation_function", "gelu_new"),
-        dropout=float(config.get("resid_pdrop", 0.1)),
+        dropout=words.dropout(config, "resid_pdrop"),
     )
 
 

@@ -7,7 +7,8 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_model, save_model
 from torch import nn
 
 from regard.convert.folder import FAMILIES, Info, describe, load_folder, save_folder
@@ -23,14 +24,8 @@ def save(source: str | Path, out: str | Path) -> str:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} is there already and not an empty folder; give another name")
     out.mkdir(parents=True, exist_ok=True)
-    state = model.state_dict()
-    kept, seen = {}, set()
-    for name, tensor in state.items():  # tied weights stand once
-        if tensor.data_ptr() not in seen:
-            kept[name] = tensor.detach().contiguous().clone()
-        seen.add(tensor.data_ptr())
-    save_file(kept, out / "model.safetensors")
-    config = {"format": FORMAT, "imported": {**describe(model), "info": asdict(info)}}
+    save_model(model, str(out / "model.safetensors"))  # tied weights stand once
+    config = {"imported": {"format": FORMAT, **describe(model), "info": asdict(info)}}
     (out / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     if tokenizer is not None:
         shutil.copyfile(tokenizer, out / "tokenizer.json")
@@ -41,17 +36,22 @@ def save(source: str | Path, out: str | Path) -> str:
 def load(folder: str | Path) -> tuple[nn.Module, Info]:
     """The model of a folder that `save` wrote."""
     folder = Path(folder)
+    file = folder / "model.safetensors"
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))["imported"]
-        family = FAMILIES[config["family"]]
+        if config["format"] != FORMAT:
+            raise ValueError
+        family, info = FAMILIES[config["family"]], Info(**config["info"])
+        model = family.MODEL(family.Config(**config["config"]))
     except (OSError, ValueError, KeyError, TypeError):
-        raise UserError(f"{folder} is not a folder that `regard import` wrote") from None
-    model = family.MODEL(family.Config(**config["config"]))
-    missing, strange = model.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
-    tied = {name for name, _ in model.named_parameters()}
-    if strange or any(name in tied for name in missing):
-        raise UserError(f"{folder}/model.safetensors does not fit its config.json")
-    return model.eval(), Info(**config["info"])
+        raise UserError(f"{folder} is not a folder that this `regard import` wrote") from None
+    try:
+        load_model(model, file, strict=True)
+    except (OSError, SafetensorError) as problem:
+        raise UserError(f"{file} cannot be read: {problem}") from None
+    except RuntimeError:  # of torch, a line for each tensor
+        raise UserError(f"{file} does not fit the config.json beside it; import the folder again") from None
+    return model.eval(), info
 
 
 def export(folder: str | Path, out: str | Path) -> str:

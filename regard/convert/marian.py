@@ -32,7 +32,7 @@ def read_config(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Confi
         heads=heads,
         activation=words.activation(config, "activation_function", "gelu"),
         scaled=bool(config.get("scale_embedding", False)),
-        dropout=float(config.get("dropout", 0.1)),
+        dropout=words.dropout(config, "dropout"),
     )
 
 

@@ -29,7 +29,7 @@ def read_config(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Confi
     words.only(config, "relative_attention_max_distance", 128, "regard's T5 has the paper's positions")
     words.only(config, "layer_norm_epsilon", 1e-6, "regard's T5 has the paper's norm")
     feed = config.get("feed_forward_proj", "relu")
-    if feed not in FEEDS:
+    if not isinstance(feed, str) or feed not in FEEDS:
         raise UserError(f"config.json gives feed_forward_proj = {feed!r}; known are {', '.join(FEEDS)}")
     return Config(
         vocab=words.need(config, "vocab_size"),
@@ -41,7 +41,7 @@ def read_config(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Confi
         key_width=words.need(config, "d_kv"),
         gated=FEEDS[feed],
         tied=_tied(config, state),
-        dropout=float(config.get("dropout_rate", 0.1)),
+        dropout=words.dropout(config, "dropout_rate"),
     )
 
 

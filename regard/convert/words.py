@@ -25,6 +25,14 @@ def need(config: Mapping[str, Any], key: str) -> int:
     return value
 
 
+def dropout(config: Mapping[str, Any], key: str) -> float:
+    """A share of what is dropped, a tenth where none is given."""
+    value = config.get(key, 0.1)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
+        raise UserError(f"config.json must give {key!r} as a number from 0 to 1, and gives {value!r}")
+    return float(value)
+
+
 def only(config: Mapping[str, Any], key: str, value: Any, why: str) -> None:
     """Refuse a variant that the model here does not have."""
     if config.get(key, value) not in (value, None):
@@ -34,7 +42,7 @@ def only(config: Mapping[str, Any], key: str, value: Any, why: str) -> None:
 def activation(config: Mapping[str, Any], key: str, default: str) -> str:
     """Their name of an activation to ours."""
     name = config.get(key, default)
-    if name not in ACTIVATIONS:
+    if not isinstance(name, str) or name not in ACTIVATIONS:
         raise UserError(f"config.json gives {key} = {name!r}; known are {', '.join(sorted(ACTIVATIONS))}")
     return ACTIVATIONS[name]
 
