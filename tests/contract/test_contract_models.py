@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.layers import MultiHead, Pool
 from regard.mechanisms import MECHANISMS
-from regard.models import encoder, han
+from regard.models import bert, encoder, gpt, han, marian, t5, transformer
 from regard.testing import check_model
 
 VOCAB, CLASSES = 31, 3
@@ -40,6 +40,63 @@ def test_han_keeps_the_contract():
 def test_encoder_keeps_the_contract(mechanism: str):
     config = encoder.Config(dim=42, layers=2, heads=3, hidden=29, mechanism=mechanism)
     check_model(config.build(VOCAB, CLASSES), *batch())
+
+
+def shaken(model: nn.Module) -> nn.Module:
+    """Fresh embeddings of 0.02 leave attention nearly uniform: then much could go wrong unseen."""
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.2 * torch.randn_like(p))
+    return model
+
+
+def both_heads(model: nn.Module, ids: Tensor, mask: Tensor, segments: Tensor) -> Tensor:
+    """The words at each place, and beside them what BERT says of the whole."""
+    words, follows = model(ids, mask=mask, segments=segments)
+    return torch.cat((words, follows[:, None].expand(-1, ids.shape[1], -1)), -1)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_bert_keeps_the_contract(mechanism: str):
+    ids, mask, sentences = batch()
+    config = bert.Config(VOCAB, 42, 29, 2, 3, mechanism=mechanism, positions="learned:length=23")
+    check_model(shaken(bert.BERT(config)), ids, mask, (sentences > 1).long(), call=both_heads)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_gpt_keeps_the_contract(mechanism: str):
+    config = gpt.Config(VOCAB, 42, 2, 3, 29, mechanism=mechanism, positions="learned:length=23")
+    check_model(shaken(gpt.GPT(config)), *batch()[:2], call=lambda model, ids, mask: model(ids, mask=mask))
+
+
+SIDES = {
+    "marian": lambda: marian.Marian(marian.Config(VOCAB, 42, 29, 2, 1, 3)),
+    "t5": lambda: t5.T5(t5.Config(VOCAB, 42, 29, 2, 1, 3, 5)),
+    "t5 1.1": lambda: t5.T5(t5.Config(VOCAB, 42, 29, 2, 1, 3, 5, gated=True, tied=False)),
+    "transformer, pre-norm": lambda: transformer.Transformer(transformer.Config(VOCAB, 42, 29, 2, 1, 3, norm="pre")),
+    **{
+        f"transformer, {name}": lambda name=name: transformer.Transformer(
+            transformer.Config(VOCAB, 42, 29, 2, 1, 3, mechanism=name)
+        )
+        for name in MECHANISMS
+    },
+}
+
+
+@pytest.mark.parametrize("name", SIDES)
+def test_models_of_two_sides_keep_the_contract_on_both(name: str):
+    model, (ids, mask, _) = shaken(SIDES[name]()), batch()
+    other = torch.randint(6, VOCAB, (3, 11))
+    other_mask = torch.arange(11) < torch.tensor([[5], [11], [8]])
+
+    def source_first(model: nn.Module, source: Tensor, mask: Tensor, target: Tensor, target_mask: Tensor) -> Tensor:
+        return model(source, target, source_mask=mask, target_mask=target_mask)
+
+    def target_first(model: nn.Module, target: Tensor, mask: Tensor, source: Tensor, source_mask: Tensor) -> Tensor:
+        return model(source, target, source_mask=source_mask, target_mask=mask)
+
+    check_model(model, ids, mask, other, other_mask, call=source_first)
+    check_model(model, ids, mask, other, other_mask, call=target_first)
 
 
 class Small(nn.Module):
