@@ -46,11 +46,15 @@ class Sinusoidal(Positions):
         self._cache = torch.empty(0, dim)
 
     def embed(self, x: Tensor, at: At) -> Tensor:
-        if isinstance(at, range):
+        if isinstance(at, range) and at.start >= 0:
             if at.stop > len(self._cache) or self._cache.device != x.device:
-                self._cache = table(torch.arange(max(256, 2 * at.stop), device=x.device), self.dim, self.base).float()
+                self._cache = self.table(torch.arange(max(256, 2 * at.stop), device=x.device)).float()
             return x + self._cache[at.start : at.stop].to(x.dtype)
-        return x + table(indices(at, x.device), self.dim, self.base).to(x.dtype)
+        return x + self.table(indices(at, x.device)).to(x.dtype)
+
+    def table(self, at: Tensor) -> Tensor:
+        """PE at these places, (..., dim), in float64."""
+        return table(at, self.dim, self.base)
 
     def shift(self, k: float) -> Tensor:
         """The rotation that moves every position by k."""
