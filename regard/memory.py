@@ -74,6 +74,16 @@ class Memory:
         return Memory(keys, values, at, mask, self.limit, self._room, self._start + gone)
 
 
+def after(past: Memory | None, new: int) -> At:
+    """The places that follow what is remembered, in each row of the batch where these differ."""
+    if past is None:
+        return range(new)
+    if isinstance(past.at, range):
+        return range(past.at.stop, past.at.stop + new)
+    last = indices(past.at, past.keys.device)[..., -1:]
+    return last + torch.arange(1, new + 1, device=last.device)
+
+
 def _buffer(like: Tensor, needed: int) -> Tensor:
     b, h, _, d = like.shape
     return like.new_empty(b, h, max(64, 2 * needed), d)

@@ -88,12 +88,14 @@ class EncoderBlock(nn.Module):
         x = self.around_attention(x, lambda y: self.attention(y, mask=mask, causal=causal, at=at))
         return self.around_feed(x, self.feed)
 
-    def step(self, x: Tensor, past: Memory | None, *, at: At | None = None) -> tuple[Tensor, Memory]:
-        """The next places of a causal sequence, with what came before in memory."""
+    def step(
+        self, x: Tensor, past: Memory | None, *, mask: Mask | Tensor | None = None, at: At | None = None
+    ) -> tuple[Tensor, Memory]:
+        """The next places of a causal sequence, with what came before in memory; mask (b, new) for the new ones."""
         kept: list[Memory] = []
 
         def attend(y: Tensor) -> Tensor:
-            out, memory = self.attention.step(y, past, at=at)
+            out, memory = self.attention.step(y, past, mask=mask, at=at)
             kept.append(memory)
             return out
 

@@ -10,16 +10,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from regard import mechanisms, positions
+from regard import mechanisms
 from regard.cost import Cost
 from regard.errors import UserError
 from regard.masks import Mask, as_mask
 from regard.mechanisms.base import Mechanism, heads_joined
-from regard.memory import Memory
-from regard.places import At, Places, indices
+from regard.memory import Memory, after
+from regard.places import At, Places
+from regard.positions import build as build_positions
 from regard.positions.base import Positions
 from regard.seam import Attend
 
@@ -47,14 +47,18 @@ class MultiHead(nn.Module):
             raise UserError(
                 f"a ready {mechanism.name!r} has its positions, widths and options already: give them to the mechanism"
             )
-        place = _positions(positions, dim, heads)
+        if isinstance(mechanism, Mechanism) and (mechanism.dim, mechanism.heads) != (dim, heads):
+            raise UserError(
+                f"a ready {mechanism.name!r} of width {mechanism.dim} with {mechanism.heads} heads does not fit a "
+                f"layer of width {dim} with {heads}"
+            )
         self.mechanism = mechanisms.build(
             mechanism,
             dim,
             heads,
             memory_dim=memory_dim,
             value_width=value_width,
-            positions=place,
+            positions=build_positions(positions, dim, heads),
             bias=bias,
             **options,
         )
@@ -91,25 +95,29 @@ class MultiHead(nn.Module):
 
     def remember(self, memory: Tensor, *, mask: Mask | Tensor | None = None, at: At | None = None) -> Memory:
         """Read a memory once, to be regarded many times."""
-        if not self.mechanism.cross and at is None:
+        if not self.mechanism.cross:
             raise UserError(
                 f"mechanism {self.mechanism.name!r} is about a sequence's own places and cannot regard another memory"
             )
-        b, k, _ = memory.shape
-        checked = as_mask(mask, causal=False, b=b, q=k, k=k)
-        if checked is not None and checked.pairs is not None:
-            raise UserError("a memory is read before its queries are known: its mask is about keys, (batch, keys)")
-        real = None if checked is None else checked.keys
-        at = range(k) if at is None else at
+        real = _real(mask, *memory.shape[:2])
+        at = range(memory.shape[1]) if at is None else at
         keys, values = self.mechanism.remember(_without_padding(memory, real), at)
-        return Memory(keys, values, at, None if real is None else real.expand(b, k), limit=self.mechanism.reach)
+        return Memory(keys, values, at, real, limit=self.mechanism.reach)
 
-    def step(self, x: Tensor, past: Memory | None = None, *, at: At | None = None) -> tuple[Tensor, Memory]:
-        """The next places of a causal sequence: step by step equals all at once. x (b, new, dim)."""
-        if at is None:
-            at = _after(past, x.shape[1])
-        q, keys, values = self.mechanism.both(x, at)
-        new = Memory(keys, values, at, limit=self.mechanism.reach)
+    def step(
+        self,
+        x: Tensor,
+        past: Memory | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        at: At | None = None,
+    ) -> tuple[Tensor, Memory]:
+        """The next places of a causal sequence: step by step equals all at once. x (b, new, dim); mask (b, new) says
+        which of the new places are real, and is remembered."""
+        at = after(past, x.shape[1]) if at is None else at
+        real = _real(mask, *x.shape[:2])
+        q, keys, values = self.mechanism.both(_without_padding(x, real), at)
+        new = Memory(keys, values, at, real, limit=self.mechanism.reach)
         memory = new if past is None else past.extend(new)
         return self._regard(q, memory, Mask(causal=True), at, "tokens", "tokens"), memory
 
@@ -129,21 +137,15 @@ class MultiHead(nn.Module):
         return cost
 
 
-def _positions(spec: str | Positions | None, dim: int, heads: int) -> Positions:
-    return positions.build(spec, dim, heads)
+def _real(mask: Mask | Tensor | None, b: int, k: int) -> Tensor | None:
+    """Which keys of a memory are real, (b, k)."""
+    checked = as_mask(mask, causal=False, b=b, q=k, k=k)
+    if checked is not None and checked.pairs is not None:
+        raise UserError("a memory is read before its queries are known: its mask is about keys, (batch, keys)")
+    return None if checked is None or checked.keys is None else checked.keys.expand(b, k)
 
 
 def _without_padding(x: Tensor, real: Tensor | None) -> Tensor:
     """Padding becomes zeros before it is read, so that not even NaN in it passes through a weight of zero, forward or
     backward."""
     return x if real is None else x.masked_fill(~real[..., None], 0.0)
-
-
-def _after(past: Memory | None, new: int) -> At:
-    """The places that follow what is remembered, in each row of the batch where these differ."""
-    if past is None:
-        return range(new)
-    if isinstance(past.at, range):
-        return range(past.at.stop, past.at.stop + new)
-    last = indices(past.at, past.keys.device)[..., -1:]
-    return last + torch.arange(1, new + 1, device=last.device)

@@ -21,7 +21,7 @@ from regard.layers import EncoderBlock, FeedForward, MultiHead, PreNorm
 from regard.layers.activations import activation
 from regard.layers.stack import Stack
 from regard.masks import Mask
-from regard.memory import Memory
+from regard.memory import Memory, after
 from regard.places import At
 
 
@@ -71,16 +71,20 @@ class GPT(nn.Module):
         return F.linear(states, self.embed.weight)
 
     def step(
-        self, ids: Tensor, past: list[Memory] | None = None, *, at: At | None = None
+        self,
+        ids: Tensor,
+        past: list[Memory] | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        at: At | None = None,
     ) -> tuple[Tensor, list[Memory]]:
-        """Logits after the new words (b, new), and the memories to go on from, one per layer."""
-        if at is None:
-            start = past[0].at.stop if past and isinstance(past[0].at, range) else 0
-            at = range(start, start + ids.shape[1])
+        """Logits after the new words (b, new), and the memories to go on from, one per layer. mask (b, new): True for
+        what is real of the new words."""
+        at = after(past[0] if past else None, ids.shape[1]) if at is None else at
         x = self.positions.embed(self.embed(ids), at)
         kept: list[Memory] = []
         for i, layer in enumerate(self.layers):
-            x, memory = layer.step(x, past[i] if past else None, at=at)
+            x, memory = layer.step(x, past[i] if past else None, mask=mask, at=at)
             kept.append(memory)
         return self.head(self.norm(x)), kept
 

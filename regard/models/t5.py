@@ -26,7 +26,7 @@ from regard.layers.gated import GatedFeedForward
 from regard.layers.stack import Stack
 from regard.masks import Mask
 from regard.mechanisms.base import Packed
-from regard.memory import Memory
+from regard.memory import Memory, after
 from regard.positions import Positions
 from regard.positions.t5 import T5Bias
 
@@ -92,8 +92,7 @@ class T5(nn.Module):
 
     def step(self, ids: Tensor, past: list[Memory] | None, source: list[Memory]) -> tuple[Tensor, list[Memory]]:
         """The next target words (b, new) to logits, and the memories to go on from, one per layer."""
-        start = past[0].at.stop if past and isinstance(past[0].at, range) else 0
-        at = range(start, start + ids.shape[1])
+        at = after(past[0] if past else None, ids.shape[1])
         x = self.dropout(self.embed(ids))
         kept: list[Memory] = []
         for i, layer in enumerate(self.decoder):

@@ -23,7 +23,8 @@ from regard.layers import DecoderBlock, EncoderBlock, FeedForward, MultiHead, Po
 from regard.layers.stack import Stack
 from regard.masks import Mask
 from regard.mechanisms import MECHANISMS
-from regard.memory import Memory
+from regard.memory import Memory, after
+from regard.places import At
 from regard.positions import Positions
 
 RESIDUALS = {"pre": PreNorm, "post": PostNorm}
@@ -93,8 +94,7 @@ class Transformer(nn.Module):
 
     def step(self, ids: Tensor, past: list[Memory] | None, source: list[Memory]) -> tuple[Tensor, list[Memory]]:
         """The next target words (b, new) to logits, and the memories to go on from, one per layer."""
-        start = past[0].at.stop if past and isinstance(past[0].at, range) else 0
-        at = range(start, start + ids.shape[1])
+        at = after(past[0] if past else None, ids.shape[1])
         x = self._embed(ids, at)
         kept: list[Memory] = []
         for i, layer in enumerate(self.decoder):
@@ -105,7 +105,7 @@ class Transformer(nn.Module):
     def head(self, states: Tensor) -> Tensor:
         return F.linear(states, self.embed.weight, self.bias)
 
-    def _embed(self, ids: Tensor, at: range) -> Tensor:
+    def _embed(self, ids: Tensor, at: At) -> Tensor:
         return self.dropout(self.positions.embed(self.scale * self.embed(ids), at))
 
     def _attention(self, mechanism: str, place: Positions | None) -> MultiHead:

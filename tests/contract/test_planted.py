@@ -389,7 +389,7 @@ def fails(check: str, positions: str = "none") -> bool:
 
 
 def test_a_layer_that_ignores_the_offset_of_steps_is_found(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(multihead, "_after", lambda past, new: range(new))
+    monkeypatch.setattr(multihead, "after", lambda past, new: range(new))
     assert fails("steps")
     assert fails("steps", "rotary")
 

@@ -12,6 +12,7 @@ from regard.inspect import record
 from regard.layers import MultiHead
 from regard.layers.spatial import Spatial
 from regard.masks import Mask
+from regard.mechanisms import MECHANISMS
 from regard.places import Grid, Places
 from regard.positions import build
 from regard.tiled import Tiled, cut
@@ -198,6 +199,15 @@ def test_axes_are_named_grid():
         layer(torch.randn(1, 4, 5, 12))
     places = seen.calls[0].places
     assert (places.rows, places.columns, places.q_at, places.k_at) == ("grid", "grid", Grid(4, 5), Grid(4, 5))
+
+
+@pytest.mark.parametrize("mechanism", [name for name, cls in MECHANISMS.items() if not cls.cross])
+def test_what_is_about_its_own_places_regards_no_other_picture(mechanism):
+    layer, picture = Spatial(12, 3, mechanism), torch.randn(1, 3, 4, 12)
+    assert layer(picture).shape == picture.shape
+    for x in (torch.randn(1, 5, 12), picture):
+        with pytest.raises(UserError, match=f"{mechanism!r} is about a sequence's own places"):
+            layer(x, picture)
 
 
 def test_bad_shapes():

@@ -11,9 +11,7 @@ from regard.models import bert, gpt, marian, t5, transformer
 from regard.positions import POSITIONS
 
 V, M, N = 37, 11, 7
-FLAT = [name for name in MECHANISMS if name != "local-2d"]  # its places are a picture's
-LINES = [name for name in POSITIONS if name != "axial"]
-PAIRS = [(m, p) for m in FLAT for p in LINES if POSITIONS[p].kind in MECHANISMS[m].accepts]
+PAIRS = [(m, p) for m in MECHANISMS for p in POSITIONS if POSITIONS[p].kind in MECHANISMS[m].accepts]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -78,9 +76,27 @@ def test_gpt_by_steps_equals_all_at_once_and_sees_no_future(mechanism, positions
         assert (model(other)[:, 5:] - want[:, 5:]).abs().max() > 1e-2
 
 
+@pytest.mark.parametrize(("mechanism", "positions"), PAIRS)
+def test_gpt_goes_on_from_rows_of_unequal_length(mechanism, positions):
+    """Padding on the left: it is hidden from every later step, and each row goes on from where it stands."""
+    model = shake(gpt.GPT(gpt.Config(V, 12, 2, 2, mechanism=mechanism, positions=positions)))
+    ids, lengths = words(M), torch.tensor([5, 2, 1])
+    mask = torch.arange(M) >= 5 - lengths[:, None]
+    at = (torch.arange(M) - 5 + lengths[:, None]).clamp(min=0)
+    with torch.no_grad():
+        want = model(ids, mask=mask, at=at)
+        logits, past = model.step(ids[:, :5], mask=mask[:, :5], at=at[:, :5])
+        got = [logits]
+        for t in range(5, M):
+            logits, past = model.step(ids[:, t : t + 1], past)
+            got.append(logits)
+        close(torch.cat(got, 1)[mask], want[mask])
+        close(want[2, 4:], model(ids[2:, 4:])[0])
+
+
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize(
-    ("mechanism", "positions"), [*[(m, "sinusoidal") for m in FLAT], ("dot", "rotary"), ("dot", "t5")]
+    ("mechanism", "positions"), [*[(m, "sinusoidal") for m in MECHANISMS], ("dot", "rotary"), ("dot", "t5")]
 )
 def test_transformer_by_steps_equals_all_at_once_and_padding_is_invisible(mechanism, positions, norm):
     config = transformer.Config(V, 12, 20, 2, 1, 2, mechanism=mechanism, positions=positions, norm=norm)
@@ -132,7 +148,7 @@ def test_transformer_equals_torch():
         close(model(source, target, source_mask=mask), out @ model.embed.weight.t() + model.bias)
 
 
-@pytest.mark.parametrize("mechanism", FLAT)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_bert_padding_and_batch_mates_are_invisible(mechanism):
     config = bert.Config(V, 12, 20, 2, 2, mechanism=mechanism, positions="learned:length=16")
     model = shake(bert.BERT(config))
