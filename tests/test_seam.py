@@ -25,8 +25,10 @@ from regard.layers import (
 )
 from regard.layers.recurrent import turn
 from regard.masks import Mask
+from regard.mechanisms import MECHANISMS
 from regard.mechanisms.dot import DotMechanism
 from regard.places import Places
+from regard.positions import POSITIONS
 from regard.seam import Attend, Dense, Dot, normalise
 
 LN2, LN3 = math.log(2), math.log(3)
@@ -314,9 +316,11 @@ def test_heads_that_do_not_divide_the_width_are_told_with_a_number_that_does():
 
 
 def test_unknown_names_and_options_are_told_with_the_nearest():
-    with pytest.raises(UserError, match="unknown mechanism 'dott'; did you mean 'dot'"):
+    with pytest.raises(
+        UserError, match=r"unknown mechanism 'dott'; did you mean 'dot'\? known: additive, bare, .*, dot, local"
+    ):
         MultiHead(12, 3, "dott")
-    with pytest.raises(UserError, match="no option 'key_widht'; did you mean 'key_width'"):
+    with pytest.raises(UserError, match=r"no option 'key_widht'; did you mean 'key_width'\? known: key_width"):
         MultiHead(12, 3, "dot:key_widht=3")
     with pytest.raises(UserError, match="no option 'window'"):
         MultiHead(12, 3, "dot", window=3)
@@ -331,6 +335,35 @@ def test_a_ready_mechanism_takes_no_second_set_of_options():
         MultiHead(12, 3, ready, positions="alibi")
     with pytest.raises(UserError, match="give them to the mechanism"):
         MultiHead(12, 3, ready, key_width=4)
+
+
+def test_a_ready_mechanism_must_fit_the_layer():
+    for dim, heads in ((12, 4), (24, 3)):
+        with pytest.raises(UserError, match=f"12 with 3 heads does not fit a layer of width {dim} with {heads}"):
+            MultiHead(dim, heads, DotMechanism(12, 3))
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize(
+    "sizes", [{"heads": 0}, {"heads": -3}, {"dim": 0}, {"value_width": 0}, {"memory_dim": -1}], ids=str
+)
+def test_sizes_below_one_are_told(mechanism: str, sizes: dict[str, int]):
+    ((name, given),) = sizes.items()
+    with pytest.raises(UserError, match=f"{name} must be at least 1, and was given {given}"):
+        MultiHead(**{"dim": 12, "heads": 3, **sizes}, mechanism=mechanism)
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_positions_for_no_heads_are_told(positions: str):
+    with pytest.raises(UserError, match="heads must be at least 1, and was given 0"):
+        MultiHead(12, 0, positions=positions)
+
+
+def test_every_projection_starts_alike_whatever_the_memorys_width():
+    """Glorot's bound, no bias: mechanisms that are compared differ in their scores and in nothing else."""
+    mechanism = MultiHead(60, 3, memory_dim=17).mechanism
+    assert mechanism.q.bias.abs().max() == 0
+    assert 0.95 < float(mechanism.q.weight.detach().abs().max()) / (6 / (60 + 60)) ** 0.5 <= 1
 
 
 def test_options_are_read_from_the_name():
@@ -363,6 +396,19 @@ def test_pooling_does_not_see_padding_and_an_empty_row_gives_zero():
     assert torch.equal(out, dirty)
     assert torch.allclose(out[1], pool(x[1:2, :2])[0][0], atol=1e-6)
     assert torch.equal(out[2], torch.zeros(2, 5))
+
+
+def test_pooling_checks_its_mask():
+    pool, x = Pool(5), torch.randn(2, 4, 5)
+    with pytest.raises(UserError, match=r"must be bool with True for what may be seen; given dtype torch.int64"):
+        pool(x, torch.ones(2, 4, dtype=torch.int64))
+    with pytest.raises(UserError, match=r"has shape \(4, 2\); wanted \(2, 4\)"):
+        pool(x, torch.ones(4, 2, dtype=torch.bool))
+
+
+def test_pooling_by_no_hops_is_told():
+    with pytest.raises(UserError, match="pooling: hops must be at least 1, and was given 0"):
+        Pool(5, hops=0)
 
 
 def test_redundancy_by_hand():

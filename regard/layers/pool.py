@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from regard.cost import Cost
-from regard.masks import Mask
+from regard.masks import Mask, as_mask
 from regard.places import Places
 from regard.seam import Attend, Dense
+from regard.sizes import positive
 
 
 class Pool(nn.Module):
@@ -22,6 +23,7 @@ class Pool(nn.Module):
 
     def __init__(self, dim: int, hidden: int | None = None, hops: int = 1, *, bias: bool = True):
         super().__init__()
+        positive("pooling", dim=dim, hidden=hidden, hops=hops)
         hidden = hidden or dim
         self.project = nn.Linear(dim, hidden, bias)
         self.context = nn.Linear(hidden, hops, bias=False)
@@ -29,13 +31,13 @@ class Pool(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None, places: Places | None = None) -> tuple[Tensor, Dense]:
         """mask (b, n): True for what is real."""
+        (b, n, _), hops, real = x.shape, self.context.out_features, None
         if mask is not None:
+            real = as_mask(Mask(keys=mask), causal=False, b=b, q=hops, k=n)
             x = x.masked_fill(~mask[..., None], 0.0)
         logits = self.context(torch.tanh(self.project(x))).transpose(1, 2)[:, None]  # (b, 1, hops, n)
-        hops, n = logits.shape[2:]
         scores = Dense(logits, places or Places(range(hops), range(n), rows="hops"))
-        pooled = self.attend(scores, x[:, None], None if mask is None else Mask(keys=mask))
-        return pooled[:, 0], scores
+        return self.attend(scores, x[:, None], real)[:, 0], scores
 
     def cost(self, n: int) -> Cost:
         (hidden, dim), hops = self.project.weight.shape, self.context.out_features

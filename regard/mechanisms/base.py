@@ -27,6 +27,7 @@ from regard.places import At, Places
 from regard.positions.base import Positions
 from regard.positions.none import NoPositions
 from regard.seam import Scores
+from regard.sizes import positive
 
 
 class Mechanism(nn.Module, ABC):
@@ -52,6 +53,7 @@ class Mechanism(nn.Module, ABC):
         bias: bool = True,
     ):
         super().__init__()
+        positive(self.name, dim=dim, heads=heads, memory_dim=memory_dim, value_width=value_width)
         if value_width is None:
             if dim % heads:
                 near = [h for h in range(1, dim + 1) if dim % h == 0]

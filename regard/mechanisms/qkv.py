@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from abc import ABC
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.mechanisms.base import Mechanism, Packed, heads_apart
+from regard.mechanisms.projection import projection
 from regard.places import At
 from regard.positions.base import Positions
 from regard.sizes import positive
@@ -35,7 +36,7 @@ class QKV(Mechanism, ABC):
             self.qkv: Packed | None = Packed(dim, (queries, keys, values), bias)
         else:  # a memory of another width cannot share a matrix with the queries
             self.qkv = None
-            self.q, self.kv = nn.Linear(dim, queries, bias), Packed(self.memory_dim, (keys, values), bias)
+            self.q, self.kv = projection(dim, queries, bias), Packed(self.memory_dim, (keys, values), bias)
 
     @property
     def scale(self) -> float:

@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 from torch import Tensor, nn
 
 from regard.places import At
+from regard.sizes import positive
 
 
 class Positions(nn.Module):
@@ -26,6 +27,7 @@ class Positions(nn.Module):
 
     def __init__(self, dim: int, heads: int):
         super().__init__()
+        positive(f"{self.name} positions", dim=dim, heads=heads)
         self.dim, self.heads = dim, heads
 
     @property
