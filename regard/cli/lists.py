@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import ModuleType
 from typing import Annotated, Any
 
 import typer
@@ -12,25 +13,28 @@ def matrix() -> dict[str, Any]:
     """Everything that is registered, and which combinations are defined."""
     import dataclasses
 
+    import regard.models
+    from regard.discover import modules
     from regard.mechanisms import COMMON, MECHANISMS
     from regard.named import own_options
     from regard.positions import POSITIONS
     from regard.runs.resolve import TASKS, model_module, models
 
-    def fields(task: str, name: str) -> set[str]:
-        return {f.name for f in dataclasses.fields(model_module(task, name).Config)}
+    def model(task: str | None, name: str, module: ModuleType) -> dict[str, Any]:
+        fields = {f.name for f in dataclasses.fields(module.Config)}
+        choices = {part: part in fields for part in ("mechanism", "positions")}
+        return {"task": task, "name": name, **choices, "settings": sorted(fields)}
 
+    trained = {(task, name): model_module(task, name) for task in TASKS for name in models(task)}
+    others = [
+        module
+        for module in modules(regard.models.__name__, regard.models.__path__)
+        if hasattr(module, "Config") and module not in trained.values()
+    ]
     return {
         "models": [
-            {
-                "task": task,
-                "name": name,
-                "mechanism": "mechanism" in fields(task, name),
-                "positions": "positions" in fields(task, name),
-                "settings": sorted(fields(task, name)),
-            }
-            for task in TASKS
-            for name in models(task)
+            *(model(task, name, module) for (task, name), module in trained.items()),
+            *(model(None, module.__name__, module) for module in others),
         ],
         "mechanisms": [
             {
@@ -80,7 +84,7 @@ def list_(json_: Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
     )
     for m in found["models"]:
         yes = ["yes" if m[k] else "-" for k in ("mechanism", "positions")]
-        models.add_row(m["task"], m["name"], *yes, ", ".join(m["settings"]))
+        models.add_row(m["task"] or "-", m["name"], *yes, ", ".join(m["settings"]))
     names = [p["name"] for p in found["positions"]]
     pairs = Table(
         title="Which mechanism goes with which positions", title_justify="left", box=SIMPLE_HEAD, pad_edge=False
@@ -98,4 +102,5 @@ def list_(json_: Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
         reasons.add_row(m["name"], m["reason"], m["citation"], options)
     for table in (models, pairs, reasons):
         console.print(table)
+    print("A model with no task is built in Python, or comes by `regard import`.")
     print("cross: can regard a memory other than its own sequence. A pair with - is refused with a message.")
