@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True)
 class Cost:
-    """params: trained numbers; flops: work; memory: bytes of scores kept (float32); steps: sequential steps, as n
-    grows; path: longest way between two places, in layers."""
+    """params: trained numbers; flops: work; memory: bytes of all scores in float32, of which a fused kernel holds only
+    a few at a time; steps: sequential steps, as n grows; path: longest way between two places, in layers."""
 
     params: int = 0
     flops: int = 0

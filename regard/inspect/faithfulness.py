@@ -81,9 +81,9 @@ def _verdict(comprehensive: Measure, sufficient: Measure, count: int, total: int
     good = [m.name for m in (comprehensive, sufficient) if m.better_than >= 0.95]
     if len(good) == 2:
         return (
-            f"On this input attention is a faithful explanation: without the {count} words most attended to the prediction "
-            f"changes more than with {comprehensive.better_than:.0%} of {draws} random choices, and they alone keep "
-            f"it better than {sufficient.better_than:.0%}."
+            f"On this input attention is a faithful explanation: without the {count} words most attended to the "
+            f"prediction changes more than with {comprehensive.better_than:.0%} of {draws} random choices, and they "
+            f"alone keep it better than {sufficient.better_than:.0%}."
         )
     if good:
         other = "sufficiency" if good[0] == "comprehensiveness" else "comprehensiveness"

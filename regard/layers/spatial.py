@@ -2,9 +2,9 @@
 
     (b, height, width, dim)  ->  (b, height · width, dim)  ->  any mechanism  ->  (b, height, width, dim)
 
-Softmax is over all (y, x). With states (b, q, dim) as queries and a grid as memory it is the attention of captioning,
-softmax over (x, y) of h W^key M[x, y] (Xu et al. 2015; mechanism "bilinear"). A grid of height 1 is the layer on a
-sequence.
+Softmax is over all (y, x). With states (b, q, dim) as queries and a grid as memory it is the attention of captioning:
+Xu et al. 2015 score by a small net (mechanism "additive"); softmax over (x, y) of h W^key M[x, y] is "bilinear". A grid
+of height 1 is the layer on a sequence.
 """
 
 from __future__ import annotations

@@ -46,9 +46,8 @@ class AdditiveMechanism(Mechanism):
         super().__init__(dim, heads, memory_dim=memory_dim, value_width=value_width, positions=positions, bias=bias)
         positive(self.name, hidden=hidden)
         self.hidden = hidden or max(1, dim // heads)
-        self.q = projection(
-            dim, heads * self.hidden, bias
-        )  # its bias is b; a second one on the keys would say the same
+        # The bias of q is b; a second one on the keys would say the same.
+        self.q = projection(dim, heads * self.hidden, bias)
         self.k = projection(self.memory_dim, heads * self.hidden, bias=False)
         self.v = projection(self.memory_dim, heads * self.value_width, bias)
         self.judge = nn.Parameter(torch.randn(heads, self.hidden) * self.hidden**-0.5)

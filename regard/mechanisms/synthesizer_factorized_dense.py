@@ -1,6 +1,6 @@
 """Factorized dense Synthesizer (Tay et al. 2020, section 3): two short rows, tiled and multiplied.
 
-    A = W_A relu(W_1 x_i + b_1) + b_A,  B likewise        score = A[j // c] · B[j % c]
+    A = W_A z + b_A,  B = W_B z + b_B,  z = relu(W_1 x_i + b_1)        score = A[j // c] · B[j % c]
 
 A has length / c numbers and B has c, about the square root of the length each, so that j // c and j % c together say
 the place j. Each place speaks from itself alone, as in the dense Synthesizer, with far fewer parameters.
