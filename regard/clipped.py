@@ -22,12 +22,13 @@ ROWS = 64  # rows of a block: the strip that is looked up is ROWS + 2·clip wide
 def compare(query: Tensor, key: Tensor, table: Tensor, shift: int) -> Tensor:
     """(b, h, q, d), (b, h, k, d), (2·clip + 1, d) -> (b, h, q, k). The first key stands `shift` after the first
     query."""
-    return _Compare.apply(query, key, table, shift)  # type: ignore[return-value]
+    # In one precision: autocast does not reach the backward pass of a function of our own.
+    return _Compare.apply(query, key, table.to(query.dtype), shift)  # type: ignore[return-value]
 
 
 def read(weights: Tensor, value: Tensor, table: Tensor, shift: int) -> Tensor:
     """(b, h, q, k), (b, h, k, d), (2·clip + 1, d) -> (b, h, q, d)."""
-    return _Read.apply(weights, value, table, shift)  # type: ignore[return-value]
+    return _Read.apply(weights.to(value.dtype), value, table.to(value.dtype), shift)  # type: ignore[return-value]
 
 
 class _Compare(torch.autograd.Function):

@@ -165,6 +165,22 @@ def assert_precision(case: Case) -> None:
             same(small.double(), out, "float32 differs from float64", atol=2e-5)
 
 
+def assert_mixed_precision(case: Case) -> None:
+    """Under autocast, half precision inside, it trains and gives nearly the same."""
+    layer, x = case.layer(dtype=torch.float32), case.x(dtype=torch.float32)
+    mask = torch.ones(BATCH, case.n, dtype=torch.bool)
+    mask[1, -4:] = False
+    for causal in (False, True):
+        with torch.autocast("cpu", dtype=torch.float16):
+            out = layer(x, mask=mask, causal=causal)
+        same(out.float(), layer(x, mask=mask, causal=causal), "half precision differs by far from float32", atol=3e-2)
+        layer.zero_grad()
+        out.float().square().sum().backward()
+        for name, p in layer.named_parameters():
+            fine = p.grad is None or bool(p.grad.isfinite().all())
+            assert fine, f"{name} gets a gradient that is not finite in half precision"
+
+
 def assert_positions_are_refused(case: Case) -> None:
     """Positions of a kind that the mechanism does not accept are an error, not ignored."""
     for name, kind in POSITIONS.items():
@@ -185,6 +201,7 @@ CHECKS = {
     "gradcheck": assert_gradcheck,
     "saved and loaded": assert_saved_and_loaded,
     "precision": assert_precision,
+    "mixed precision": assert_mixed_precision,
     "cost": assert_cost,
     "positions are refused": assert_positions_are_refused,
     "traced": assert_traced,

@@ -285,6 +285,29 @@ class PrecisionLost(DotMechanism):
         return super().score(query, keys, places)
 
 
+class _OwnProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, matrix: Tensor) -> Tensor:
+        ctx.save_for_backward(x, matrix)
+        return x @ matrix
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        x, matrix = ctx.saved_tensors
+        return grad @ matrix.t(), x.flatten(0, -2).t() @ grad.flatten(0, -2)
+
+
+class HalfPrecisionForgotten(DotMechanism):
+    """A product of its own, whose backward pass meets two precisions under autocast."""
+
+    def __init__(self, dim: int, heads: int, **options: Any):
+        super().__init__(dim, heads, **options)
+        self.turn = nn.Parameter(torch.eye(self.key_width))
+
+    def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
+        return super().score(_OwnProduct.apply(query, self.turn), keys, places)  # type: ignore[arg-type]
+
+
 class PositionsSwallowed(DotMechanism):
     """Says that it takes no rotations, is given one and keeps silent."""
 
@@ -358,6 +381,7 @@ PLANTED = [
     (TracedOtherwise, "none", "traced"),
     (WrongGradient, "none", "gradcheck"),
     (PrecisionLost, "none", "precision"),
+    (HalfPrecisionForgotten, "none", "mixed precision"),
     (PositionsSwallowed, "none", "positions are refused"),
     (Remembers, "none", "memory is read once"),
     (NoReason, "none", "complete"),
