@@ -40,6 +40,7 @@ def test_resolved_settings_resolve_to_themselves():
     ("pair", "says"),
     [
         ("seed=-1", "seed"),
+        ("data.batch_tokens=0", "batch_tokens"),
         ("seed=99999999999", "seed"),
         ("seed=1__0", "int"),
         ("train.lr=true", "float"),

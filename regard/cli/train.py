@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from regard.errors import UserError
 from regard.settings import load, merge, overrides, seconds
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Train a model on your own file.")
@@ -70,7 +71,8 @@ def classify(
 
     import_files(import_ or [])
     tree: dict[str, Any] = load(config) if config else {}
-    tree.pop("task", None)
+    if (task := tree.pop("task", "classify")) != "classify":
+        raise UserError(f"{config} holds settings for the task {task!r}, not for 'classify'")
     flags = {
         "seed": seed,
         "model": {"name": model, "mechanism": mechanism, "positions": positions},

@@ -61,6 +61,8 @@ def resolve(task: str, tree: Mapping[str, Any]) -> Settings:
         raise UserError(f"the length of training is one of epochs, steps or budget; given {' and '.join(given)}")
     if not given:
         settings = dataclasses.replace(settings, train=dataclasses.replace(settings.train, epochs=5))
+    if settings.data.batch_tokens < 1:
+        raise UserError(f"data.batch_tokens must be 1 or more, and was given {settings.data.batch_tokens}")
     if not 0 <= settings.seed < 2**32:
         raise UserError(f"seed must lie between 0 and {2**32 - 1}, and was given {settings.seed}")
     return settings

@@ -107,6 +107,13 @@ def test_auto_precision_is_chosen_once(cli, tmp_path, monkeypatch):
     assert code == 0, err
 
 
+def test_settings_for_another_task_are_refused(cli, tmp_path):
+    (tmp_path / "s.yaml").write_text("task: translate\n")
+    code, _, err = cli(*shlex.split(f"{TRAIN} --config s.yaml"))
+    assert code == 2
+    assert "'translate'" in err
+
+
 def test_gaps_in_the_validation_file_are_counted(cli, tmp_path):
     (tmp_path / "valid.csv").write_text("review,sentiment\nfine,positive\n,negative\ndull,negative\n")
     code, out, err = cli(*shlex.split("train classify reviews.csv --valid valid.csv --steps 1 --out run"))
