@@ -15,6 +15,7 @@ from regard.layers.multihead import MultiHead
 from regard.masks import Mask
 from regard.memory import Memory
 from regard.places import At
+from regard.sizes import positive
 
 Part = Callable[[Tensor], Tensor]
 Norm = Callable[[int], nn.Module]
@@ -58,6 +59,7 @@ class FeedForward(nn.Module):
         bias: bool = True,
     ):
         super().__init__()
+        positive("the feed-forward net", dim=dim, hidden=hidden)
         self.up, self.down = nn.Linear(dim, hidden, bias), nn.Linear(hidden, dim, bias)
         self.activation, self.dropout = activation, nn.Dropout(dropout)
 

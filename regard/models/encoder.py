@@ -20,6 +20,7 @@ from regard.masks import Mask
 from regard.models.output import Classified
 from regard.places import Places
 from regard.positions.base import Positions
+from regard.sizes import positive
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Config:
     dropout: float = 0.1
 
     def build(self, vocab: int, classes: int) -> Encoder:
+        positive("transformer", layers=self.layers)
         place = positions.build(self.positions, self.dim, self.heads)
         blocks = [
             EncoderBlock(

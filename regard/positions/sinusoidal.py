@@ -18,6 +18,8 @@ from regard.positions.base import Positions
 
 def frequencies(dim: int, base: float = 10_000.0, device: torch.device | None = None) -> Tensor:
     """ω_i, (dim/2,), in float64 so that far positions stay exact."""
+    if base <= 0:
+        raise UserError(f"the base of positions must be above 0, and was given {base}")
     return base ** (-torch.arange(0, dim, 2, dtype=torch.float64, device=device) / dim)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
+from regard.errors import UserError
 from regard.inspect import record
 from regard.models import encoder
 
@@ -49,3 +51,12 @@ def test_the_penalty_is_that_of_the_weights_that_are_read():
     torch.testing.assert_close(total, ((a @ a.transpose(1, 2) - torch.eye(3)) ** 2).sum())
     total.backward()
     assert model.pool.context.weight.grad.abs().max() > 0
+
+
+@pytest.mark.parametrize("sizes", [{"layers": 0}, {"hops": 0}], ids=str)
+def test_sizes_below_one_are_told(sizes):
+    ((name, given),) = sizes.items()
+    with pytest.raises(UserError, match=f"{name} must be at least 1, and was given {given}"):
+        encoder.Config(dim=DIM, heads=2, **sizes).build(V, CLASSES)
+    with pytest.raises(UserError, match="hidden must be at least 1, and was given -1"):
+        encoder.Config(dim=DIM, heads=2, hidden=-1).build(V, CLASSES)
