@@ -1,0 +1,41 @@
+"""What the README shows, runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import write_reviews
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.S)
+COMMANDS = [line.split(" #")[0].strip() for line in re.findall(r"^    (regard .*)$", README, re.M)]
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_python_blocks_run(number, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    write_reviews(tmp_path / "reviews.csv")
+    code = BLOCKS[number].replace('budget="2min"', "steps=2, progress=False")
+    names: dict = {}
+    exec(compile(code, "README.md", "exec"), names)
+    assert names
+
+
+@pytest.mark.parametrize("line", [c for c in COMMANDS if "import" not in c and "export" not in c])
+def test_commands_run(line, cli, trained, tmp_path):
+    write_reviews(tmp_path / "test.csv", 20)
+    if "train" not in line:
+        shutil.copytree(trained, tmp_path / "runs" / "han")
+    code, _, err = cli(*shlex.split(line.replace("--budget 2min", "--steps 2"))[1:])
+    assert code == 0, err
+
+
+def test_links_lead_somewhere():
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", README) if not link.startswith("http")]
+    assert links
+    for link in links:
+        assert (Path(__file__).parents[2] / link).exists(), link
