@@ -3,9 +3,7 @@
 
     x = e[w] + PE        x = x + MHA(LN(x))        x = x + FFN(LN(x))        class = softmax(W_c pool(LN(x)) + b_c)
 
-`hops` is how many times the words are pooled (r of Lin 2017), `penalty` what hops that look alike cost, times
-‖A Aᵀ - I‖²_F. How we differ from the paper: the norm stands before each part (pre-norm), which trains without a long
-warm-up.
+How we differ from the paper: the norm stands before each part (pre-norm), which trains without a long warm-up.
 """
 
 from __future__ import annotations
@@ -15,8 +13,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from regard import positions
-from regard.layers import EncoderBlock, FeedForward, MultiHead, Pool, redundancy
-from regard.masks import Mask
+from regard.layers import EncoderBlock, FeedForward, MultiHead, Pool
 from regard.models.output import Classified
 from regard.places import Places
 from regard.positions.base import Positions
@@ -31,8 +28,6 @@ class Config:
     hidden: int = 256
     mechanism: str = "dot"
     positions: str = "sinusoidal"
-    hops: int = 1
-    penalty: float = 0.0
     dropout: float = 0.1
 
     def build(self, vocab: int, classes: int) -> Encoder:
@@ -46,17 +41,18 @@ class Config:
             )
             for _ in range(self.layers)
         ]
-        return Encoder(vocab, classes, self, place, blocks)
+        return Encoder(vocab, classes, self.dim, place, blocks, self.dropout)
 
 
 class Encoder(nn.Module):
-    def __init__(self, vocab: int, classes: int, config: Config, place: Positions, blocks: list[EncoderBlock]):
+    def __init__(
+        self, vocab: int, classes: int, dim: int, place: Positions, blocks: list[EncoderBlock], dropout: float
+    ):
         super().__init__()
-        self.config = c = config
-        self.embedding = nn.Embedding(vocab, c.dim, padding_idx=0)
+        self.embedding = nn.Embedding(vocab, dim, padding_idx=0)
         self.positions, self.layers = place, nn.ModuleList(blocks)
-        self.norm, self.pool, self.dropout = nn.LayerNorm(c.dim), Pool(c.dim, hops=c.hops), nn.Dropout(c.dropout)
-        self.head = nn.Linear(c.hops * c.dim, classes)
+        self.norm, self.pool, self.dropout = nn.LayerNorm(dim), Pool(dim), nn.Dropout(dropout)
+        self.head = nn.Linear(dim, classes)
 
     def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor | None = None) -> Classified:
         """ids and mask (b, n); sentences are not used: every word may regard every other."""
@@ -64,10 +60,5 @@ class Encoder(nn.Module):
         x = self.dropout(self.positions.embed(self.embedding(ids), range(ids.shape[1])))
         for layer in self.layers:
             x = layer(x, mask=keys)
-        hops, penalty = self.config.hops, self.config.penalty
-        places = Places(range(hops), range(ids.shape[1]), "document" if hops == 1 else "hops", "tokens")
-        pooled, scores = self.pool(self.norm(x), keys, places)
-        logits = self.head(self.dropout(pooled.flatten(1)))
-        if not penalty:
-            return Classified(logits)
-        return Classified(logits, {"penalty": (redundancy(scores.weights(Mask(keys=keys))).sum(), penalty)})
+        document, _ = self.pool(self.norm(x), keys, Places(range(1), range(ids.shape[1]), "document", "tokens"))
+        return Classified(self.head(self.dropout(document[:, 0])))

@@ -159,11 +159,3 @@ def test_list_names_everything(cli):
     assert len(models) == len(found["models"])  # the encoder is there once, by the name of its task
     assert {p["name"] for p in found["positions"]} == set(POSITIONS)
     assert "rotary" not in next(m for m in found["mechanisms"] if m["name"] == "merged")["positions"]
-
-
-def test_several_hops_and_their_penalty_are_settings(cli, tmp_path):
-    words = "train classify reviews.csv --model transformer --set model.hops=3 --set model.penalty=0.1 --steps 2 -q"
-    code, _, err = cli(*shlex.split(words), "--out", "run")
-    assert code == 0, err
-    assert regard.load(tmp_path / "run").model.pool.context.out_features == 3
-    assert cli("look", "run", "We loved it. It was dull.", "--out", "look.html")[0] == 0
