@@ -104,6 +104,16 @@ def test_masks_are_joined_and_a_part_without_one_is_real():
     assert b.extend(a).mask.tolist() == [[True, True, False], [True, True, True]]
 
 
+def test_a_mask_for_one_call_hides_more_of_a_memory_and_shows_no_padding_again():
+    layer = MultiHead(12, 2).double()
+    x, memory = torch.randn(2, 3, 12, dtype=torch.float64), torch.randn(2, 5, 12, dtype=torch.float64)
+    real = torch.arange(5) < torch.tensor([[5], [3]])
+    first_hidden = (torch.arange(5) > 0).expand(2, 5)
+    out = layer(x, layer.remember(memory, mask=real), mask=first_hidden)
+    assert torch.equal(out, layer(x, memory, mask=real & first_hidden))
+    assert torch.allclose(out[1], layer(x[1:], memory[1:, 1:3])[0])
+
+
 def test_places_are_joined_whatever_they_are():
     a, b = stretch(0, 2), stretch(2, 1)
     assert a.extend(b).at == range(3)

@@ -52,6 +52,42 @@ def test_the_papers_sizes(build, parameters):
         assert sum(p.numel() for p in build().parameters()) == parameters
 
 
+STARTS = [
+    (lambda: bert.BERT(bert.Config(V, 96, 192, 2, 2)), {"embed": 0.02, "layers.1.feed.down": 0.02, "pooler": 0.02}),
+    (
+        lambda: gpt.GPT(gpt.Config(V, 96, 8, 2)),  # parts that are added start smaller by sqrt(2 · 8)
+        {"embed": 0.02, "layers.3.feed.up": 0.02, "layers.3.feed.down": 0.005, "layers.3.attention.out": 0.005},
+    ),
+    (
+        lambda: transformer.Transformer(transformer.Config(V, 96, 192, 1)),  # Xavier's deviation: sqrt(2 / (in + out))
+        {"embed": 96**-0.5, "encoder.0.feed.up": (2 / 288) ** 0.5, "decoder.0.source.out": (2 / 192) ** 0.5},
+    ),
+    (
+        lambda: marian.Marian(marian.Config(V, 96, 192, 1, heads=2)),
+        {"embed": 96**-0.5, "encoder.0.feed.up": (2 / 288) ** 0.5, "decoder.0.source.out": (2 / 192) ** 0.5},
+    ),
+    (
+        lambda: t5.T5(t5.Config(V, 96, 192, 1, heads=2, key_width=24)),
+        {
+            "embed": 1.0,
+            "encoder.0.feed.up": 96**-0.5,
+            "encoder.0.feed.down": 192**-0.5,
+            "decoder.0.source.out": 48**-0.5,
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("build", "spread"), STARTS, ids=["bert", "gpt", "transformer", "marian", "t5"])
+def test_weights_start_as_the_papers_code_starts_them(build, spread):
+    torch.manual_seed(0)
+    model = build()
+    for name, std in spread.items():
+        weight = model.get_submodule(name).weight.detach()
+        assert float(weight.std()) == pytest.approx(std, rel=0.05), name
+        assert abs(float(weight.mean())) < 0.1 * std, name
+
+
 @pytest.mark.parametrize("module", [bert, gpt, marian, t5, transformer])
 def test_a_config_has_at_most_ten_fields_and_is_frozen(module):
     config = module.Config()
