@@ -42,7 +42,9 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(_HOMES[name]), name)
     try:
         return import_module(f"regard.{name}")  # regard.layers and the like, without an import of their own
-    except ModuleNotFoundError:
+    except ModuleNotFoundError as problem:
+        if problem.name != f"regard.{name}":
+            raise  # something that the module needs is missing
         raise AttributeError(f"module 'regard' has no attribute {name!r}") from None
 
 

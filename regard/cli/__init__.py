@@ -55,11 +55,6 @@ def main() -> None:
         app()
     except UserError as problem:
         _leave(f"regard: {problem}", 2)
-    except KeyboardInterrupt:
-        _leave("regard: stopped", 130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
     except OSError as problem:
         if os.environ.get("REGARD_DEBUG"):
             raise

@@ -87,20 +87,25 @@ def predict(
         raise UserError('give a text, --file FILE, or lines on standard input: regard predict RUN "some text"')
     opened = _open(run, import_)
     if text is not None:
-        texts = [_whole(text)]
+        texts, rows = [_whole(text)], [0]
     elif file is not None:
-        table = read(file, text=column or opened.settings.data.text, labelled=False)
+        table = read(file, text=column or opened.text_column, labelled=False)
         for note in table.notes:
             _say(True)(note)
-        texts = table.texts
+        texts, rows = table.texts, table.kept
     else:
         lines = decode(sys.stdin.buffer.read(), "standard input").split("\n")
-        texts = [line.rstrip("\r") for line in lines if line.strip()]
+        rows = [i for i, line in enumerate(lines) if line.strip()]
+        texts = [lines[i].rstrip("\r") for i in rows]
         if not texts:
             raise UserError("standard input held no text")
-    for said, given in zip(opened.predict(texts), texts, strict=True):
+        empty = len(lines) - len(texts) - (not lines[-1])
+        if empty:
+            _say(True)(f"{empty} empty lines skipped")
+    for row, said, given in zip(rows, opened.predict(texts, say=_say(True)), texts, strict=True):
         if json_:
-            print(json.dumps({**said.as_dict(), "text": given}, ensure_ascii=False))
+            place = {} if text is not None else {"row": row}
+            print(json.dumps({**place, **said.as_dict(), "text": given}, ensure_ascii=False))
         elif text is not None:
             for label, p in sorted(said.probabilities.items(), key=lambda row: -row[1]):
                 print(f"{label}\t{p:.4f}")

@@ -15,7 +15,7 @@ import re
 import sys
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,10 @@ class Table:
     notes: list[str]
     fingerprint: str
     rows: int
+    columns: tuple[str | None, str | None] = (None, None)
+    """Of the text and of the label, named or guessed, where there are columns."""
+    kept: list[int] = field(default_factory=list)
+    """Which rows of the file these are, from 0."""
 
 
 def read(path: str | Path, *, text: str | None = None, label: str | None = None, labelled: bool = True) -> Table:
@@ -60,11 +64,12 @@ def read(path: str | Path, *, text: str | None = None, label: str | None = None,
     notes: list[str] = []
     if kind == ".txt":
         texts, labels = _lines(decode(raw, path), labelled)
-    else:
-        texts, labels = _columns(
-            _frame(raw, kind, path, [n for n in (text, label) if n]), path, text, label, labelled, notes
-        )
-    return _table(path, texts, labels, notes, fingerprint)
+        return _table(path, texts, labels, notes, fingerprint)
+    frame = _frame(raw, kind, path, [n for n in (text, label) if n])
+    text, label = _choose(frame, path, text, label, labelled, notes)
+    texts = _strings(frame[text], path)
+    labels = _labels(frame[label], path) if label is not None else None
+    return replace(_table(path, texts, labels, notes, fingerprint), columns=(text, label))
 
 
 def require_classes(labels: Sequence[str] | None) -> list[str]:
@@ -274,9 +279,10 @@ def _cell(value: Any) -> str | None:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _columns(
+def _choose(
     frame: pl.DataFrame, path: Path, text: str | None, label: str | None, labelled: bool, notes: list[str]
-) -> tuple[list[str | None], list[str | None] | None]:
+) -> tuple[str, str | None]:
+    """The columns of the text and the label; what is guessed goes to the notes."""
     names = frame.columns
     for role, name in (("text", text), ("label", label if labelled else None)):
         if name is not None and name not in names:
@@ -303,8 +309,7 @@ def _columns(
         notes.append(f"text column not named: took {_short(text)!r}")
     if labelled and text == label:
         raise UserError(f"the column {text!r} is named both as text and as label; its columns are: {_list(names)}")
-    texts = _strings(frame[text], path)
-    return texts, _labels(frame[label], path) if labelled and label is not None else None
+    return text, label if labelled else None
 
 
 def _longest(frame: pl.DataFrame, label: str | None) -> str | None:
@@ -351,7 +356,7 @@ def _table(
         if count:
             notes.append(f"{count} of {len(texts)} rows skipped: empty {what}")
     kept_labels = None if labels is None else [labels[i] or "" for i in keep]
-    return Table([texts[i] or "" for i in keep], kept_labels, notes, fingerprint, len(texts))
+    return Table([texts[i] or "" for i in keep], kept_labels, notes, fingerprint, len(texts), kept=keep)
 
 
 # Words for messages

@@ -6,12 +6,18 @@ import json
 from typing import Any
 
 
-def card(config: dict[str, Any], metrics: dict[str, float], seconds: float, steps: int) -> str:
+def card(config: dict[str, Any]) -> str:
     settings, data = config["settings"], config["data"]
     model = {k: v for k, v in settings["model"].items() if k != "name"}
-    rows = "\n".join(f"| {name} | {value:.4f} |" for name, value in metrics.items())
+    rows = "\n".join(f"| {name} | {value:.4f} |" for name, value in config.get("metrics", {}).items())
     labels = ", ".join(f"`{label}`" for label in config["labels"][:20])
     more = f" and {len(config['labels']) - 20} more" if len(config["labels"]) > 20 else ""
+    train, machine = data["train"], config["machine"]
+    made = (
+        f"Trained by regard {config['versions'].get('regard', '')} on {train['rows']:,} rows (`{train['name']}`, "
+        f"sha256 `{train['fingerprint'][:16]}`), seed {settings['seed']}, {config.get('steps', 0):,} steps, "
+        f"{config.get('seconds', 0.0):.0f} seconds on {machine['cpu']} ({machine['cores']} cores), {machine['date']}."
+    )
     return f"""---
 library_name: regard
 tags: [attention, {settings["task"]}, {settings["model"]["name"]}]
@@ -19,9 +25,7 @@ tags: [attention, {settings["task"]}, {settings["model"]["name"]}]
 
 # {settings["model"]["name"]} for {settings["task"]}
 
-Trained by [regard](https://pypi.org/project/regard/) {config["versions"].get("regard", "")} on
-{data["train"]["rows"]:,} rows (`{data["train"]["name"]}`, sha256 `{data["train"]["fingerprint"][:16]}`), seed {settings["seed"]}, {steps:,} steps,
-{seconds:.0f} seconds on {config["machine"]["cpu"]} ({config["machine"]["cores"]} cores), {config["machine"]["date"]}.
+{made}
 
 Classes: {labels}{more}. Parameters: {config["parameters"]:,}.
 

@@ -15,7 +15,7 @@ from regard import viewer
 from regard.data import batches, documents
 from regard.data.tokenizer import UNK
 from regard.errors import UserError
-from regard.inspect import explain, faithfulness, maps, record
+from regard.inspect import attends, explain, faithfulness, maps, record
 from regard.tasks.classify import sentence_numbers
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Look:
 
 def look(run: Run, text: str, *, evidence: list[tuple[int, int]] | None = None, faithful: bool = True) -> Look:
     """`evidence`: character spans that are known to decide, where they are known."""
-    if not isinstance(run.model, nn.Module) or run.tokenizer is None:
+    if not isinstance(run.model, nn.Module) or run.tokenizer is None or not attends(run.model):
         raise UserError(f"model {run.settings.model_name!r} has no attention to look at")
     if not text.strip():
         raise UserError("there is nothing to look at: the text is empty")

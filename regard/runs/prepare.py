@@ -99,7 +99,13 @@ def vocabulary(settings: Settings, found: Corpus) -> Tokenizer:
 
 
 def _info(table: Table, name: str, used: int) -> dict[str, Any]:
-    return {"name": Path(name).name, "fingerprint": table.fingerprint, "rows": used, "notes": table.notes}
+    return {
+        "name": Path(name).name,
+        "fingerprint": table.fingerprint,
+        "rows": used,
+        "notes": table.notes,
+        "columns": list(table.columns),
+    }
 
 
 def absolute(settings: Settings) -> Settings:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from torch import nn
@@ -15,12 +14,18 @@ from regard.data import documents
 from regard.data.read import Table, read
 from regard.data.tokenizer import Tokenizer
 from regard.errors import UserError
-from regard.models.bag import BagOfWords
-from regard.runs.folder import read_config, settings_of
+from regard.models.fitted import Fits, Fitted
+from regard.runs.card import card
+from regard.runs.folder import read_config, settings_of, write_config
 from regard.runs.prepare import numbers
 from regard.settings import Settings
 from regard.tasks import classify
-from regard.training.checkpoint import load_weights
+from regard.training import atomic
+from regard.training.checkpoint import load_weights, save_weights
+
+
+def _silent(text: str) -> None:
+    pass
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ class Run:
     """`Run.load(folder)` opens a run; nothing in the folder is executed."""
 
     def __init__(
-        self, folder: Path | None, config: dict[str, Any], model: nn.Module | BagOfWords, words: Tokenizer | None
+        self, folder: Path | None, config: dict[str, Any], model: nn.Module | Fitted, words: Tokenizer | None
     ):
         self.folder, self.config, self.model, self.tokenizer = folder, config, model, words
         self.settings: Settings = settings_of(config)
@@ -53,8 +58,8 @@ class Run:
         settings = settings_of(config)
         if not (folder / "model.safetensors").is_file():
             raise UserError(f"{folder} holds no trained weights yet: train it further with --resume --out {folder}")
-        if settings.model_name == "tfidf":
-            return cls(folder, config, BagOfWords.load(folder, settings.model), None)
+        if isinstance(settings.model, Fits):
+            return cls(folder, config, settings.model.load(folder), None)
         model = settings.model.build(config["vocab"], len(config["labels"]))
         load_weights(model, folder / "model.safetensors")
         words = Tokenizer.load(folder)
@@ -67,34 +72,55 @@ class Run:
     def save_pretrained(self, folder: str | Path) -> Path:
         """What is needed to load the model elsewhere: config, weights, tokenizer and card."""
         target = Path(folder)
-        if self.folder is None:
-            raise UserError("this run has no folder of its own to copy from")
+        if (target / "config.json").exists():
+            read_config(target)  # of another program: refused
         target.mkdir(parents=True, exist_ok=True)
-        for name in ("config.json", "model.safetensors", "tokenizer.json", "README.md"):
-            if (self.folder / name).is_file() and target.resolve() != self.folder.resolve():
-                shutil.copyfile(self.folder / name, target / name)
+        if isinstance(self.model, nn.Module):
+            save_weights(target / "model.safetensors", self.model.state_dict())
+        else:
+            for name, content in self.model.files().items():
+                atomic.replace(target / name, content)
+        if self.tokenizer is not None:
+            self.tokenizer.save(target)
+        atomic.replace(target / "README.md", card(self.config).encode())
+        write_config(target, self.config)
         return target
+
+    @property
+    def text_column(self) -> str | None:
+        """The column that training read, named or guessed."""
+        return self.settings.data.text or self._columns[0]
+
+    @property
+    def _columns(self) -> list[str | None]:
+        return self.config["data"]["train"].get("columns") or [None, None]
 
     @property
     def metrics(self) -> dict[str, float]:
         """On the validation part, of the model kept."""
         return self.config.get("metrics", {})
 
-    def probabilities(self, texts: Sequence[str]) -> np.ndarray:
-        """p(class) for each text, (n, classes)."""
+    def probabilities(self, texts: Sequence[str], say: Callable[[str], Any] = _silent) -> np.ndarray:
+        """p(class) for each text, (n, classes). `say` is told where texts were too long to be read whole."""
         if not len(texts):
             return np.zeros((0, len(self.labels)), np.float32)
-        if isinstance(self.model, BagOfWords):
+        if not isinstance(self.model, nn.Module):
             return self.model.probabilities(list(texts))
         assert self.tokenizer is not None
         found = documents.encode(texts, self.tokenizer, max_tokens=self.settings.data.max_tokens)
+        if found.cut:
+            say(f"{found.cut:,} of {len(texts):,} texts were cut at {self.settings.data.max_tokens} tokens")
         return classify.probabilities(self.model, found)
 
-    def predict(self, text: str | Sequence[str]) -> Prediction | list[Prediction]:
+    @overload
+    def predict(self, text: str, say: Callable[[str], Any] = ...) -> Prediction: ...
+    @overload
+    def predict(self, text: Sequence[str], say: Callable[[str], Any] = ...) -> list[Prediction]: ...
+    def predict(self, text: str | Sequence[str], say: Callable[[str], Any] = _silent) -> Prediction | list[Prediction]:
         """The class of a text, or of each of several."""
         texts = [text] if isinstance(text, str) else list(text)
         said = []
-        for row in self.probabilities(texts):
+        for row in self.probabilities(texts, say):
             chances = {label: float(p) for label, p in zip(self.labels, row, strict=True)}
             said.append(Prediction(max(chances, key=chances.__getitem__), chances))
         return said[0] if isinstance(text, str) else said
@@ -111,11 +137,12 @@ class Run:
         data_settings = self.settings.data
         table = data
         if not isinstance(table, Table):
-            table = read(Path(table), text=text or data_settings.text, label=label or data_settings.label)
+            text, label = text or self.text_column, label or data_settings.label or self._columns[1]
+            table = read(Path(table), text=text, label=label)
         for note in table.notes:
             say(note)
         truth = numbers(table.labels or [], self.labels, "" if isinstance(data, Table) else str(data))
-        return {"rows": len(table.texts), **classify.metrics(self.probabilities(table.texts), truth)}
+        return {"rows": len(table.texts), **classify.metrics(self.probabilities(table.texts, say), truth)}
 
     def look(self, text: str, *, evidence: list[tuple[int, int]] | None = None, faithful: bool = True):
         """A page that shows what the model looks at in this text; in a notebook it shows itself."""

@@ -17,7 +17,7 @@ from torch import nn
 from regard.data.read import Table
 from regard.data.tokenizer import Tokenizer
 from regard.errors import UserError
-from regard.models.bag import BagOfWords
+from regard.models.fitted import Fits
 from regard.runs import prepare
 from regard.runs.card import card
 from regard.runs.folder import FORMAT, read_config, versions, write_config
@@ -79,13 +79,13 @@ def train(
         if resume:
             read_config(str(out))  # says what is there instead
         raise UserError(f"no data was given: regard train {task} FILE")
-    if chosen.model_name != "tfidf":
+    if not isinstance(chosen.model, Fits):
         chosen = dataclasses.replace(chosen, train=launch.settled(chosen.train))
     folder = _folder(chosen, out, overwrite)
     begun = time.perf_counter()
     found = prepare.corpus(chosen, table, say)
     folder.mkdir(parents=True, exist_ok=True)
-    if chosen.model_name == "tfidf":
+    if isinstance(chosen.model, Fits):
         return _fit_bag(chosen, _config(chosen, found, 0), found, folder, begun, say)
     words = prepare.vocabulary(chosen, found)
     config = _config(chosen, found, words.size)
@@ -120,7 +120,7 @@ def _resume(
         if found.info[part].get("fingerprint") != config["data"][part].get("fingerprint"):
             raise UserError(f"the {part} data changed since {folder} was started; a run resumes on the same data only")
     begun = time.perf_counter()
-    if settings.model_name == "tfidf":
+    if isinstance(settings.model, Fits):
         return _fit_bag(settings, config, found, folder, begun, say)
     words = Tokenizer.load(folder)
     return _fit(settings, config, found, words, folder, begun, progress, say, resume=True)
@@ -174,8 +174,7 @@ def _fit_bag(
     begun: float,
     say: Callable[[str], Any],
 ) -> Run:
-    bag = BagOfWords(settings.model)
-    bag.fit(found.texts, found.labels, len(found.classes), settings.seed)
+    bag = settings.model.fit(found.texts, found.labels, len(found.classes), settings.seed)
     measured = class_metrics(bag.probabilities(found.valid_texts), found.valid_labels)
     if machine.rank() == 0:
         write_config(folder, config)  # first, so that what a kill leaves behind is known for a run
@@ -191,7 +190,7 @@ def _fit_bag(
 
 def _finish(folder: Path, config: dict[str, Any]) -> None:
     write_config(folder, config)
-    text = card(config, config["metrics"], config["seconds"], config["steps"])
+    text = card(config)
     atomic.replace(folder / "README.md", text.encode())
 
 
