@@ -105,6 +105,9 @@ def save_folder(
     if info is not None:
         left_out = {name for pair in family.pairs(model.config) if pair.ours in info.new for name in pair.theirs}
         state = {name: tensor for name, tensor in state.items() if name not in left_out}
+    if info is not None and len(info.dtypes) == 1:  # as they were stored; float32 holds float16 and bfloat16 exactly
+        stored = {"float16": torch.float16, "bfloat16": torch.bfloat16}.get(info.dtypes[0], torch.float32)
+        state = {name: tensor.to(stored) if tensor.is_floating_point() else tensor for name, tensor in state.items()}
     if info is not None and info.bare:
         state = {name.removeprefix(family.PREFIX): tensor for name, tensor in state.items()}
     path.mkdir(parents=True, exist_ok=True)

@@ -15,6 +15,17 @@ from regard.convert.folder import FAMILIES, Info, describe, load_folder, save_fo
 from regard.errors import UserError
 
 FORMAT = 1
+SIDE = "source"
+"""Files beside the weights that regard has no use for and gives back: vocabularies, generation settings."""
+
+
+def side_files(folder: Path) -> list[Path]:
+    """Small plain files, no weights and nothing that is written anew."""
+    if not folder.is_dir():
+        return []
+    ours = {"config.json", "tokenizer.json", "model.safetensors.index.json"}
+    plain = [f for f in folder.iterdir() if f.suffix in (".json", ".txt", ".spm", ".model", ".md") and f.is_file()]
+    return sorted(f for f in plain if f.name not in ours and f.stat().st_size < 50_000_000)
 
 
 def save(source: str | Path, out: str | Path) -> str:
@@ -29,6 +40,9 @@ def save(source: str | Path, out: str | Path) -> str:
     (out / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     if tokenizer is not None:
         shutil.copyfile(tokenizer, out / "tokenizer.json")
+    for file in side_files(Path(source)):
+        (out / SIDE).mkdir(exist_ok=True)
+        shutil.copyfile(file, out / SIDE / file.name)
     parameters = sum(p.numel() for p in model.parameters())
     return f"{info}\n{parameters:,} parameters -> {out}"
 
@@ -59,4 +73,6 @@ def export(folder: str | Path, out: str | Path) -> str:
     model, info = load(folder)
     tokenizer = Path(folder) / "tokenizer.json"
     save_folder(model, out, info=info, tokenizer=tokenizer if tokenizer.is_file() else None)
+    for file in side_files(Path(folder) / SIDE):
+        shutil.copyfile(file, Path(out) / file.name)
     return f"{info.family}: {len(info.loaded)} tensors -> {out}"

@@ -44,6 +44,7 @@ class BareMechanism(Mechanism):
         super().__init__(dim, heads, memory_dim=memory_dim, value_width=value_width, positions=positions, bias=bias)
         positive(self.name, key_width=key_width)
         self.key_width = key_width or self.value_width
+        self.positions.check_width(self.key_width)
         self.scale = self.key_width**-0.5 if scaled else 1.0
         keys, values = heads * self.key_width, heads * self.value_width
         self.q = projection(dim, keys, bias=False)

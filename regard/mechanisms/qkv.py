@@ -31,6 +31,7 @@ class QKV(Mechanism, ABC):
         super().__init__(dim, heads, memory_dim=memory_dim, value_width=value_width, positions=positions, bias=bias)
         positive(self.name, key_width=key_width)
         self.key_width = key_width or self.value_width
+        self.positions.check_width(self.key_width)
         queries, keys, values = heads * self.key_width, heads * self.key_width, heads * self.value_width
         if self.memory_dim == dim:
             self.qkv: Packed | None = Packed(dim, (queries, keys, values), bias)

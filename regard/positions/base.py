@@ -35,6 +35,9 @@ class Positions(nn.Module):
         """Whether they act inside attention, and so must be given to every layer."""
         return self.kind in ("rotate", "bias")
 
+    def check_width(self, key_width: int) -> None:
+        """Whether queries and keys of this width can be turned; an error says what could."""
+
     def embed(self, x: Tensor, at: At) -> Tensor:
         """Embeddings (b, n, dim) that know where they stand."""
         return x

@@ -35,13 +35,16 @@ class Rotary(Positions):
         self.base = base
         self._cache: dict[_Key, tuple[Tensor, Tensor]] = {}
 
-    def rotate(self, x: Tensor, at: At) -> Tensor:
-        width = x.shape[-1]
-        if width % 2:
+    def check_width(self, key_width: int) -> None:
+        if key_width % 2:
             raise UserError(
-                f"rotary positions turn pairs and want an even key width; given {width}. Choose dim and heads such "
+                f"rotary positions turn pairs and want an even key width; given {key_width}. Choose dim and heads such "
                 "that dim / heads is even, or give the mechanism an even key_width"
             )
+
+    def rotate(self, x: Tensor, at: At) -> Tensor:
+        width = x.shape[-1]
+        self.check_width(width)
         cos, sin = self._stretch(x, at) if isinstance(at, range) and at.start >= 0 else self._anywhere(x, at)
         return torch.addcmul(x * cos, x.roll(width // 2, -1), sin)
 

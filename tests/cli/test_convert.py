@@ -228,3 +228,18 @@ def test_a_bad_folder_gets_one_message(title, cli, folders, tmp_path):
     assert "Traceback" not in err
     assert "Usage:" in err or len(err.strip().splitlines()) == 1, err
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_and_side_files_come_back(dtype, cli, tmp_path):
+    bert().to(dtype).save_pretrained(tmp_path / "hf")
+    (tmp_path / "hf" / "vocab.txt").write_text("a\nb\n")
+    for line in ("import hf --out ours", "export ours --out again"):
+        code, _, err = cli(*shlex.split(line))
+        assert code == 0, err
+    theirs, ours = (load_file(tmp_path / name / "model.safetensors") for name in ("hf", "again"))
+    assert set(theirs) == set(ours)
+    for name, tensor in theirs.items():
+        assert ours[name].dtype == tensor.dtype
+        assert torch.equal(ours[name], tensor), name
+    assert (tmp_path / "again" / "vocab.txt").read_text() == "a\nb\n"

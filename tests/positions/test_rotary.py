@@ -99,3 +99,9 @@ def test_compiled_equals_eager():
 def test_odd_widths_are_refused():
     with pytest.raises(UserError, match="want an even key width; given 3"):
         MultiHead(12, 4, positions="rotary")(torch.randn(1, 2, 12))
+
+
+@pytest.mark.parametrize("mechanism", ["dot", "bare", "local", "local-2d"])
+def test_an_odd_width_is_told_when_the_layer_is_built(mechanism):
+    with pytest.raises(UserError, match="even key width"):
+        MultiHead(15, 3, mechanism, positions="rotary")
