@@ -25,7 +25,7 @@ def classify(
     text: Annotated[str | None, typer.Option(help="Column of the text: its name, or its number.")] = None,
     label: Annotated[str | None, typer.Option(help="Column of the class.")] = None,
     valid: Annotated[str | None, typer.Option(help="Validation file; without it a tenth is set aside.")] = None,
-    model: Annotated[str | None, typer.Option(help="han, transformer, self-attentive, tfidf, ...: `regard list`. [han]")] = None,
+    model: Annotated[str | None, typer.Option(help="han, transformer, nb-svm, ...: see `regard list`. [han]")] = None,
     mechanism: Annotated[str | None, typer.Option(help="Attention by name, such as local:window=64.")] = None,
     positions: Annotated[str | None, typer.Option(help="Positions by name, such as rotary.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the data. [5]")] = None,

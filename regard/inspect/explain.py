@@ -1,7 +1,8 @@
 """One weight for each token: the attention that reaches the output, along the way from the document to its words.
 
     one level     the weights of the pooling layer (the mean over heads and hops)
-    two levels    weight of the sentence × weight of the word in it (Yang et al. 2016, figure 5)
+    two levels    weight of the sentence × weight of the word in it (Yang et al. 2016, figure 5); where sentences are
+                  read twice, onward and back, the mean of both
 
 It is a picture of where the last reading happens, not a proof of what decided; `faithfulness` measures the difference.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from regard.inspect.maps import AttentionMap
@@ -37,5 +39,6 @@ def explain(found: list[AttentionMap]) -> Explanation | None:
     below = [m for m in found if m.rows == ends[-1].columns and m.columns == "tokens"]
     if not below:
         return None
-    words = below[-1].weights.mean(0)
-    return Explanation(top @ words, top, "weight of the sentence times weight of the word in it")
+    words = torch.stack([m.weights.mean(0) for m in below]).mean(0)
+    how = "weight of the sentence times weight of the word in it"
+    return Explanation(top @ words, top, f"{how}, mean of {len(below)} readings" if len(below) > 1 else how)

@@ -17,8 +17,14 @@ from regard.training.task import Term
 
 MODELS = {
     "han": "regard.models.han",
+    "context-han": "regard.models.context_han",
+    "self-attentive": "regard.models.self_attentive",
     "transformer": "regard.models.encoder",
+    "bilstm": "regard.models.bilstm",
+    "cnn": "regard.models.language_cnn",
+    "kim-cnn": "regard.models.kim_cnn",
     "tfidf": "regard.models.bag",
+    "nb-svm": "regard.models.nb_svm",
 }
 
 
