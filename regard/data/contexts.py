@@ -20,7 +20,7 @@ _NOUNS = (
     "barrel wagon boat bridge tower bench fence window candle drum flute hammer helmet jacket ribbon saddle scarf "
     "shovel spoon teapot trumpet umbrella"
 )
-THINGS = _NOUNS.split()
+THINGS: list[str] = [*_NOUNS.split()]
 COLOURS = ["blue", "green", "red", "white", "black", "brown", "grey", "yellow"]
 _NAMING = [
     "Somebody asks for the {thing}",

@@ -52,6 +52,7 @@ class LanguageCNN(nn.Module):
     def __init__(self, vocab: int, classes: int, dim: int, layers: int, width: int, dropout: float):
         super().__init__()
         self.embedding = nn.Embedding(vocab, dim, padding_idx=0)
+        nn.init.normal_(self.embedding.weight, std=0.1)
         self.layers = nn.ModuleList(Halve(dim, width) for _ in range(layers))
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(dim, classes)

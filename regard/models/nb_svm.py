@@ -51,10 +51,10 @@ class Config:
 
     def _against_the_rest(self, features: Any, inside: np.ndarray, seed: int) -> tuple[np.ndarray, float]:
         p, q = (self.smoothing + np.asarray(features[rows].sum(0)).ravel() for rows in (inside, ~inside))
-        r: Any = np.log((p / p.sum()) / (q / q.sum()))
+        r = np.log((p / p.sum()) / (q / q.sum()))
         model = LogisticRegression(C=self.strength, solver="liblinear", dual=True, max_iter=1000, random_state=seed)
-        model.fit(features.multiply(r[None]).tocsr(), inside)
-        return model.coef_[0] * r, float(model.intercept_[0])
+        model.fit(features.multiply(r).tocsr(), inside)
+        return model.coef_[0] * r, float(np.ravel(model.intercept_)[0])
 
     def _vectorizer(self, **options: Any) -> CountVectorizer:
         settings: dict[str, Any] = {"ngram_range": (1, self.ngrams), "binary": True, "dtype": np.float32, **options}

@@ -1,0 +1,369 @@
+"""The models that name the class of a document: the contract, their equations, what they learn in seconds, and that
+one can look at each that attends."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.data.read import Table
+from regard.errors import UserError
+from regard.inspect import AttentionMap, attends, explain, maps, record
+from regard.layers import redundancy
+from regard.models import bilstm, context_han, han, kim_cnn, language_cnn, nb_svm, self_attentive
+from regard.runs.run import Run
+from regard.runs.start import train
+from regard.testing import check_model
+
+VOCAB, CLASSES = 31, 3
+
+NETS = {
+    "self-attentive": self_attentive.Config(13, 7, 11, hops=3, penalty=0.5, features=5),
+    "self-attentive, no penalty": self_attentive.Config(13, 7, 11, hops=3, penalty=0.0, features=5),
+    "bilstm, last": bilstm.Config(13, 7, 2, pool="last"),
+    "bilstm, attention": bilstm.Config(13, 7, pool="attention"),
+    "cnn": language_cnn.Config(13, layers=3),
+    "cnn, narrow": language_cnn.Config(13, layers=2, width=2),
+    "kim-cnn": kim_cnn.Config(13, 7),
+    "context-han": context_han.Config(13, 7, 11),
+}
+ATTENTIVE = ["self-attentive", "bilstm, attention", "context-han"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    yield
+    torch.set_num_threads(threads)
+
+
+def batch(*lengths: int) -> tuple[Tensor, Tensor, Tensor]:
+    """ids, mask and sentences of five words."""
+    n = max(lengths)
+    mask = torch.arange(n) < torch.tensor(lengths)[:, None]
+    return torch.randint(6, VOCAB, mask.shape) * mask, mask, (torch.arange(n) // 5).expand(len(lengths), -1)
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_keeps_the_contract(name: str):
+    check_model(NETS[name].build(VOCAB, CLASSES), *batch(19, 13, 7))
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_a_document_of_one_word_alone_and_among_others(name: str):
+    model = NETS[name].build(VOCAB, CLASSES).eval()
+    ids, mask, sentences = batch(1, 17)
+    together = model(ids, mask, sentences).logits
+    alone = model(ids[:1, :1], mask[:1, :1], sentences[:1, :1]).logits
+    torch.testing.assert_close(together[:1], alone)
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_a_batch_without_a_word_is_finite(name: str):
+    ids, mask, sentences = batch(3, 3)
+    assert NETS[name].build(VOCAB, CLASSES)(ids, mask & False, sentences).logits.isfinite().all()
+
+
+@pytest.mark.parametrize("config", [han.Config(13, 7, 11), context_han.Config(13, 7, 11)])
+def test_empty_sentences_are_passed_over(config):
+    """Sentences numbered 0, 3, 4 are those numbered 0, 1, 2."""
+    model = config.build(VOCAB, CLASSES).eval()
+    ids, mask, sentences = batch(13, 11)
+    gaps = torch.where(sentences > 0, sentences + 2, sentences)
+    torch.testing.assert_close(model(ids, mask, gaps).logits, model(ids, mask, sentences).logits, rtol=0, atol=0)
+
+
+# the equations
+
+
+def test_a_layer_of_the_language_cnn_is_its_equation():
+    layer = language_cnn.Halve(3, 3)
+    with torch.no_grad():
+        layer.bias.normal_()
+    x = torch.randn(2, 7, 3)
+    wanted = torch.zeros(2, 4, 3)
+    for t in range(4):
+        for dt in range(3):
+            if 2 * t + dt < 7:
+                wanted[:, t] += x[:, 2 * t + dt] @ layer.weight[dt]
+    torch.testing.assert_close(layer(x), torch.relu(wanted - layer.bias))
+
+
+def test_a_long_document_ends_as_one_place_of_the_language_cnn():
+    """With more layers than a document can be halved it is read by all of them, whatever stands beside it."""
+    model = language_cnn.Config(5, layers=6).build(VOCAB, CLASSES).eval()
+    ids, mask, sentences = batch(3, 40)
+    torch.testing.assert_close(
+        model(ids, mask, sentences).logits[:1], model(ids[:1, :3], mask[:1, :3], sentences[:1, :3]).logits
+    )
+
+
+def test_kim_cnn_takes_the_greatest_over_all_windows_that_hold_a_word():
+    model = kim_cnn.Config(5, maps=4, widths="3", dropout=0.0).build(VOCAB, CLASSES)
+    ids, mask, _ = batch(2, 6)
+    x = F.pad(model.embedding(ids[:1, :2]), (0, 0, 2, 2))[0]  # two words, two zeros on either side
+    (window,) = model.windows
+    c = torch.stack([torch.relu((window.weight * x[i : i + 3].T).sum((1, 2)) + window.bias) for i in range(4)])
+    torch.testing.assert_close(model(ids, mask).logits[0], model.head(c.amax(0)))
+
+
+@pytest.mark.parametrize("widths", ["", "3,x", "0"])
+def test_kim_cnn_says_what_widths_are(widths: str):
+    with pytest.raises(UserError, match="such as 3,4,5"):
+        kim_cnn.Config(widths=widths).build(VOCAB, CLASSES)
+
+
+def test_the_last_states_are_those_after_the_last_word_of_each_direction():
+    model = bilstm.Config(13, 7, pool="last", dropout=0.0).build(VOCAB, CLASSES)
+    ids, mask, _ = batch(4, 9)
+    x = model.embedding(ids[:1, :4])
+    _, (onward, _) = model.read.onward(x)
+    _, (back, _) = model.read.back(x.flip(1))
+    torch.testing.assert_close(model(ids, mask).logits[:1], model.head(torch.cat((onward[0], back[0]), -1)))
+
+
+def test_an_unknown_pooling_is_told():
+    with pytest.raises(UserError, match="did you mean 'attention'"):
+        bilstm.Config(pool="atention").build(VOCAB, CLASSES)
+
+
+def test_the_penalty_is_that_of_the_weights_that_are_read():
+    model, (ids, mask, _) = NETS["self-attentive"].build(VOCAB, CLASSES).eval(), batch(11, 4)
+    with record(model) as seen:
+        total, weight = model(ids, mask).terms["penalty"]
+    a = seen["pool.attend"][:, 0]
+    assert a.shape == (2, 3, 11)
+    assert not a[1, :, 4:].any()
+    assert weight == 0.5
+    torch.testing.assert_close(total, ((a @ a.transpose(1, 2) - torch.eye(3)) ** 2).sum())
+    assert NETS["self-attentive, no penalty"].build(VOCAB, CLASSES)(ids, mask).terms == {}
+
+
+def test_context_han_reads_as_its_equations_say():
+    """Three sentences of two, one and three words, step by step with loops."""
+    model = context_han.Config(13, 7, 11, dropout=0.0).build(VOCAB, CLASSES)
+    ids = torch.randint(6, VOCAB, (1, 6))
+    sentences = torch.tensor([[0, 0, 1, 2, 2, 2]])
+    h = [
+        model.read_words(model.embedding(ids[:, sentences[0] == i]), (sentences == i).sum(1))[0] for i in range(3)
+    ]  # (words, 14) of each
+
+    def read(pool: context_han.ContextPool, order: list[int]) -> dict[int, Tensor]:
+        done: dict[int, Tensor] = {}
+        for i in order:
+            c = torch.stack(list(done.values())).mean(0) if done else torch.zeros(14)
+            gate = torch.sigmoid(pool.gate_word(h[i]) + pool.gate_context(c))
+            scores = pool.score(torch.tanh(pool.word(h[i]) + gate * pool.context(c)))[:, 0]
+            done[i] = scores.softmax(0) @ h[i]
+        return done
+
+    onward, back = read(model.onward, [0, 1, 2]), read(model.back, [2, 1, 0])
+    s = torch.stack([torch.cat((onward[i], back[i])) for i in range(3)])[None]
+    v = model.sentences(model.read_sentences(s, torch.tensor([3])))[0][:, 0]
+    wanted = model.head(v)
+    torch.testing.assert_close(model(ids, torch.ones(1, 6, dtype=torch.bool), sentences).logits, wanted)
+
+
+def test_only_context_han_reads_a_sentence_in_the_light_of_the_others():
+    ids, mask, sentences = batch(10, 10)
+    other = ids.clone()
+    other[:, :5] = ids[:, :5].flip(0)  # another first sentence; the second is the same
+    seen = {}
+    for config in (han.Config(13, 7, 11), context_han.Config(13, 7, 11)):
+        model = config.build(VOCAB, CLASSES).eval()
+        with torch.no_grad():
+            for p in model.parameters():
+                p.add_(0.3 * torch.randn_like(p))
+        for name, words in (("before", ids), ("after", other)):
+            with record(model) as recording:
+                model(words, mask, sentences)
+            for m in maps(recording, 0, {"tokens": 10, "sentences": 2}):
+                seen[type(model).__name__, m.site, name] = m.weights[0]
+    plain = [seen["HAN", "words.attend", name] for name in ("before", "after")]
+    onward = [seen["ContextHAN", "onward.attend", name] for name in ("before", "after")]
+    back = [seen["ContextHAN", "back.attend", name] for name in ("before", "after")]
+    torch.testing.assert_close(plain[0][1], plain[1][1])
+    assert (onward[0][1] - onward[1][1]).abs().max() > 1e-3
+    torch.testing.assert_close(back[0][1], back[1][1])  # the last sentence has nothing after it
+
+
+# looking
+
+
+def seen_by(model: torch.nn.Module, n: int = 13) -> list[AttentionMap]:
+    ids, mask, sentences = batch(n, n + 4)
+    with record(model.eval()) as recording:
+        model(ids, mask, sentences)
+    return maps(recording, 0, {"tokens": n, "sentences": -(-n // 5), "document": 1})
+
+
+@pytest.mark.parametrize("name", ATTENTIVE)
+def test_explain_gives_each_word_a_weight(name: str):
+    found = explain(seen_by(NETS[name].build(VOCAB, CLASSES)))
+    assert found is not None
+    assert found.tokens.shape == (13,)
+    torch.testing.assert_close(found.tokens.sum(), torch.tensor(1.0))
+
+
+def test_explain_takes_the_mean_of_hops_and_of_both_readings():
+    (hops,) = seen_by(NETS["self-attentive"].build(VOCAB, CLASSES))
+    found = explain([hops])
+    assert found is not None
+    torch.testing.assert_close(found.tokens, hops.weights[0].mean(0))
+    onward, back, sentences = seen_by(NETS["context-han"].build(VOCAB, CLASSES))
+    found = explain([onward, back, sentences])
+    assert found is not None
+    assert found.sentences is not None
+    torch.testing.assert_close(
+        found.tokens, sentences.weights[0, 0] @ (onward.weights[0] + back.weights[0]) / 2, rtol=0, atol=1e-6
+    )
+
+
+# learning
+
+
+_TALK = "we went there on a day in spring and sat by the window with some tea for an hour"
+FILLERS = _TALK.split()
+GOOD, BAD = ["lovely", "superb", "fine"], ["awful", "dull", "poor"]
+
+
+@cache
+def table(n: int, seed: int) -> Table:
+    """Two to four sentences; one word in one of them decides."""
+    random, texts, labels = Random(seed), [], []
+    for i in range(n):
+        words = [[random.choice(FILLERS) for _ in range(random.randint(2, 6))] for _ in range(random.randint(2, 4))]
+        sentence = random.choice(words)
+        sentence.insert(random.randint(0, len(sentence)), random.choice((BAD, GOOD)[i % 2]))
+        texts.append(" ".join(" ".join(s).capitalize() + "." for s in words))
+        labels.append(("bad", "good")[i % 2])
+    return Table(texts, labels, [], "made here", n)
+
+
+SMALL = {
+    "self-attentive": {"embed": 16, "hidden": 12, "attention": 12, "hops": 3, "features": 16},
+    "bilstm": {"embed": 16, "hidden": 12},
+    "cnn": {"dim": 24, "layers": 3},
+    "kim-cnn": {"embed": 16, "maps": 8},
+    "context-han": {"embed": 16, "hidden": 12, "attention": 12},
+    "nb-svm": {},
+}
+
+
+@pytest.fixture(scope="module", params=SMALL)
+def run(request, tmp_path_factory) -> Run:
+    threads = torch.get_num_threads()
+    return train(
+        "classify",
+        table(400, 0),
+        model=request.param,
+        out=tmp_path_factory.mktemp("runs") / request.param,
+        epochs=12,
+        settings={
+            "model": SMALL[request.param],
+            "train": {"lr": 0.01, "threads": min(threads, 1)},
+            "data": {"batch_tokens": 512},
+        },
+        progress=False,
+        say=lambda line: None,
+    )
+
+
+def test_learns_in_seconds(run: Run):
+    unseen = table(100, 1)
+    assert run.evaluate(unseen, say=lambda line: None)["accuracy"] > 0.95
+
+
+def test_loads_as_it_was_saved(run: Run):
+    assert run.folder is not None
+    texts = [*table(20, 2).texts, "Superb.", "an hour"]
+    np.testing.assert_array_equal(Run.load(run.folder).probabilities(texts), run.probabilities(texts))
+
+
+def test_one_can_look_where_there_is_attention(run: Run):
+    text = "We sat by the window. The tea was superb. It was spring."
+    name = run.settings.model_name
+    if not isinstance(run.model, torch.nn.Module) or not attends(run.model):
+        assert name in ("cnn", "kim-cnn", "nb-svm")
+        with pytest.raises(UserError, match=f"'{name}' has no attention"):
+            run.look(text)
+        return
+    data = run.look(text).data
+    assert data["prediction"]["label"] == "good"
+    heaviest = data["tokens"][int(np.argmax(data["weights"]))]["text"]
+    assert abs(sum(data["weights"]) - 1) < 1e-3
+    assert len(data["maps"]) == {"context-han": 3}.get(name, 1)
+    if name == "context-han":
+        assert len(data["sentence_weights"]) == 3
+        assert heaviest == "superb"
+    assert "<html" in run.look(text, faithful=False).html()
+
+
+def test_hops_overlap_less_with_the_penalty():
+    """Trained alike on the same texts, with and without."""
+    random = Random(0)
+    good, bad = range(6, 9), range(9, 12)
+    rows = [[random.randrange(12, VOCAB) for _ in range(9)] for _ in range(96)]
+    for i, row in enumerate(rows):
+        row[random.randrange(9)] = random.choice((bad, good)[i % 2])
+    ids, labels = torch.tensor(rows), torch.arange(96) % 2
+    mask = torch.ones_like(ids, dtype=torch.bool)
+    overlap = {}
+    for penalty in (0.0, 1.0):
+        torch.manual_seed(0)
+        model = self_attentive.Config(16, 12, 12, 4, penalty, 16, dropout=0.0).build(VOCAB, 2)
+        step = torch.optim.Adam(model.parameters(), 0.01)
+        for _ in range(60):
+            out = model(ids, mask)
+            loss = F.cross_entropy(out.logits, labels) + sum(w * t / len(ids) for t, w in out.terms.values())
+            step.zero_grad()
+            loss.backward()
+            step.step()
+        with torch.no_grad(), record(model) as seen:
+            right = (model(ids, mask).logits.argmax(1) == labels).float().mean()
+        a = seen["pool.attend"]
+        overlap[penalty] = ((a[:, 0] @ a[:, 0].transpose(1, 2)).triu(1).sum((1, 2)) / 6).mean().item()
+        assert right > 0.95, f"penalty {penalty}: not learned"
+        assert redundancy(a).mean() < 20
+    assert overlap[1.0] < 0.5 * overlap[0.0], overlap
+
+
+# NB-SVM
+
+
+def test_nb_svm_weighs_by_the_log_count_ratio():
+    """By hand: good, film and bad have p = (3, 2, 1) and q = (1, 2, 3), so that r = (log 3, 0, -log 3): a word of both
+    classes alike is silent, however it is fitted."""
+    texts, labels = ["good film", "good good", "bad film", "bad"], np.array([1, 1, 0, 0])
+    model = nb_svm.Config(ngrams=1, min_documents=1).fit(texts, labels, 2, 0)
+    at = model.vectorizer.vocabulary_
+    assert model.weight[1, at["film"]] == 0
+    assert model.weight[1, at["good"]] > 0 > model.weight[1, at["bad"]]
+    np.testing.assert_allclose(model.weight[0], -model.weight[1])
+    np.testing.assert_allclose(model.probabilities(["good film", "bad film"]).argmax(1), [1, 0])
+
+
+def test_nb_svm_names_one_of_several_classes(tmp_path: Path):
+    texts = [f"{word} {filler}" for filler in FILLERS for word in ("red", "green", "blue")]
+    labels = np.array([0, 1, 3] * len(FILLERS))  # class 2 has no example
+    config = nb_svm.Config()
+    model = config.fit(texts, labels, 4, 0)
+    chances = model.probabilities(["green tea", "blue day", "red", "nothing known?"])
+    assert chances[:3].argmax(1).tolist() == [1, 3, 0]
+    np.testing.assert_allclose(chances.sum(1), 1, rtol=1e-6)
+    assert (chances[:, 2] < 1e-6).all()
+    for name, content in model.files().items():
+        (tmp_path / name).write_bytes(content)
+    np.testing.assert_array_equal(config.load(tmp_path).probabilities(texts), model.probabilities(texts))
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(UserError, match="does not hold a whole"):
+        config.load(tmp_path)
