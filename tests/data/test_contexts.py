@@ -1,0 +1,54 @@
+"""Generated texts that need context: what they promise is so."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+
+from regard.data import contexts
+from regard.data.sentences import split
+from regard.errors import UserError
+
+
+def test_the_same_arguments_give_the_same_texts():
+    assert contexts.generate(30, 5) == contexts.generate(30, 5)
+    assert contexts.generate(30, 5) != contexts.generate(30, 6)
+
+
+@pytest.mark.parametrize("naming", contexts.ORDERS)
+def test_the_label_is_the_colour_of_the_thing_named(naming: str):
+    for found in contexts.generate(200, 0, things=20, listed=(4, 8), colours=4, naming=naming, fillers=(0, 3)):
+        sentences = [found.text[start:end] for start, end in split(found.text)]
+        (named,) = {t for t in contexts.THINGS for s in sentences if re.search(rf"(the|of the) {t}\.", s)}
+        assert f"a {found.label} {named}" in sentences[found.sentence]
+        ((start, end),) = found.evidence
+        assert found.text[start:end] == f"{found.label} {named}"
+        asked = next(i for i, s in enumerate(sentences) if s.endswith(f"the {named}."))
+        assert naming == "either" or (asked < found.sentence) == (naming == "before")
+
+
+def test_words_alone_say_nothing_of_the_label():
+    """Every colour stands equally often in every list, and labels are in equal parts."""
+    found = contexts.generate(400, 1, listed=(4, 8), colours=4)
+    assert set(Counter(c.label for c in found).values()) == {100}
+    for c in found:
+        counts = Counter(word for word in re.findall(r"\w+", c.text) if word in contexts.COLOURS[:4])
+        assert len(counts) == 4
+        assert len(set(counts.values())) == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"naming": "befor"}, "did you mean 'before'"),
+        ({"colours": 1}, "cannot list"),
+        ({"things": 99}, "cannot list"),
+        ({"listed": (3, 3)}, "no multiple of 2"),
+        ({"fillers": (0, 99)}, "fillers"),
+    ],
+)
+def test_what_cannot_be_is_told(more: dict, said: str):
+    with pytest.raises(UserError, match=said):
+        contexts.generate(3, 0, **more)
