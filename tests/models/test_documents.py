@@ -112,6 +112,8 @@ def test_kim_cnn_takes_the_greatest_over_all_windows_that_hold_a_word():
     ids, mask, _ = batch(2, 6)
     x = F.pad(model.embedding(ids[:1, :2]), (0, 0, 2, 2))[0]  # two words, two zeros on either side
     (window,) = model.windows
+    assert isinstance(window, torch.nn.Conv1d)
+    assert window.bias is not None
     c = torch.stack([torch.relu((window.weight * x[i : i + 3].T).sum((1, 2)) + window.bias) for i in range(4)])
     torch.testing.assert_close(model(ids, mask).logits[0], model.head(c.amax(0)))
 
