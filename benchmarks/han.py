@@ -5,7 +5,7 @@
     python benchmarks/han.py --quick      # a few seconds, writes nothing
 
 Three ways, all with the same sizes, the same weights at the start (their outputs are compared first) and the same
-optimizer; the same number of documents goes into the average batch (16,384 tokens are about 55 reviews; Yang et al.
+optimizer; the same number of documents goes into the average batch (16,384 tokens are about 45 reviews; Yang et al.
 2016 take 64):
 
     regard     batches of like length (regard.data.batches), sentences in groups of like length, TwoWay GRUs
