@@ -68,8 +68,9 @@ def test_heads_and_precision_are_chosen(net: Net, x: Tensor):
 
 
 def test_unknown_sites_are_told_with_the_nearest(net: Net, x: Tensor):
-    with pytest.raises(UserError, match=r"no attention at 'layers.0.atention.attend'; did you mean 'layers.0"), record(
-        net, "layers.0.atention.attend"
+    with (
+        pytest.raises(UserError, match=r"no attention at 'layers.0.atention.attend'; did you mean 'layers.0"),
+        record(net, "layers.0.atention.attend"),
     ):
         net(x)
     with pytest.raises(UserError, match=r"did you mean 'pool\.attend'"), edit(net, "pool.atend", uniform()):

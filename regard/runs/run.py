@@ -42,9 +42,7 @@ class Prediction:
 class Run:
     """`Run.load(folder)` opens a run; nothing in the folder is executed."""
 
-    def __init__(
-        self, folder: Path | None, config: dict[str, Any], model: nn.Module | Fitted, words: Tokenizer | None
-    ):
+    def __init__(self, folder: Path | None, config: dict[str, Any], model: nn.Module | Fitted, words: Tokenizer | None):
         self.folder, self.config, self.model, self.tokenizer = folder, config, model, words
         self.settings: Settings = settings_of(config)
         self.labels: list[str] = config["labels"]
