@@ -57,11 +57,11 @@ def generate(
     n: int,
     seed: int,
     *,
-    things: int = 16,
-    listed: tuple[int, int] = (2, 8),
+    things: int = 40,
+    listed: tuple[int, int] = (2, 12),
     colours: int = 2,
     naming: str = "before",
-    fillers: tuple[int, int] = (0, 1),
+    fillers: tuple[int, int] = (0, 0),
 ) -> list[Context]:
     """`n` texts; the same arguments give the same texts.
 
