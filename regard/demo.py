@@ -24,12 +24,12 @@ MODELS = {"tfidf": "bag of words", "han": "hierarchical attention network", "tra
 SETTINGS: dict[str, dict[str, Any]] = {
     "tfidf": {},
     "han": {
-        "train": {"lr": 4e-3, "evaluate_every": 100},
+        "train": {"lr": 4e-3, "steps": 500, "evaluate_every": 50},
         "model": {"dropout": 0.1},
         "data": {"batch_tokens": 2048, "valid_fraction": 0.05},
     },
     "transformer": {
-        "train": {"lr": 2e-3, "evaluate_every": 100},
+        "train": {"lr": 2e-3, "steps": 1400, "evaluate_every": 100},
         "model": {"dim": 64, "hidden": 128, "positions": "rotary", "dropout": 0.0},
         "data": {"batch_tokens": 2048, "valid_fraction": 0.05},
     },
@@ -50,7 +50,7 @@ COLUMNS = [
 ]
 
 
-def demo(out: Path, *, reviews: int = 24_000, budget: float = 50.0, seed: int = 0) -> dict[str, Any]:
+def demo(out: Path, *, reviews: int = 24_000, seed: int = 0) -> dict[str, Any]:
     """Train, measure, print the table and write `out`/report.html."""
     if out.exists() and not (out / "demo.json").exists() and any(out.iterdir()):
         raise UserError(f"{out} is not empty and not a demo; name another folder for --out")
@@ -72,7 +72,6 @@ def demo(out: Path, *, reviews: int = 24_000, budget: float = 50.0, seed: int = 
             overwrite=True,
             seed=seed,
             settings=SETTINGS[name],
-            budget=None if name == "tfidf" else budget,
         )
         runs[name] = run
         rows.append(

@@ -11,7 +11,6 @@ import typer
 def demo(
     out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("demo"),
     reviews: Annotated[int, typer.Option(min=200, help="How many reviews to generate.")] = 24_000,
-    budget: Annotated[str, typer.Option(help="Training time of each attention model.")] = "50s",
     seed: Annotated[int, typer.Option(help="Same seed, same reviews.")] = 0,
 ) -> None:
     """Train a hierarchical attention network and a Transformer on generated reviews whose deciding words are known,
@@ -22,6 +21,5 @@ def demo(
       regard demo --out demo
     """
     from regard.demo import demo as run_demo
-    from regard.settings import seconds
 
-    run_demo(out, reviews=reviews, budget=seconds(budget) or 50.0, seed=seed)
+    run_demo(out, reviews=reviews, seed=seed)
