@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from regard.cost import Cost
 from regard.errors import UserError
+from regard.inspect import record
 from regard.layers import (
     DecoderBlock,
     EncoderBlock,
@@ -217,7 +218,10 @@ def test_self_attention_equals_torch(ours_given: dict, theirs_given: dict, train
     out = ours(x, **ours_given)
     real = PADDED if "padding" in "".join(theirs_given) else torch.ones_like(PADDED)
     agree(wanted[real], out[real], [x])
-    assert bool((weights >= 0).all())
+    with record(ours) as seen:
+        ours(x, **ours_given)
+    rows = real[:, None, :, None].expand_as(weights)
+    torch.testing.assert_close(seen["attend"][rows], weights[rows].to(seen["attend"].dtype), atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize("width", [DIM, 17])
@@ -232,7 +236,6 @@ def test_cross_attention_equals_torch_at_any_width(width: int):
 
 
 def test_recorded_weights_equal_torchs():
-    from regard.inspect import record
 
     theirs, ours = pair()
     x, memory = given_inputs()
