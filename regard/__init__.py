@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from regard.runs.start import train
 
 
-def load(folder: str) -> Run:
-    """Open a run folder."""
+def load(folder: str) -> Any:
+    """Open a run folder, whatever its task: a Classifier, a LanguageModel, each a Run."""
     return import_module("regard.runs.run").Run.load(folder)
 
 

@@ -16,7 +16,7 @@ from regard import report
 from regard.data.read import Table
 from regard.data.reviews import Review, generate
 from regard.errors import UserError
-from regard.runs.run import Run
+from regard.runs.classifier import Classifier
 from regard.runs.start import train
 from regard.training import machine
 
@@ -99,7 +99,7 @@ def _table(reviews: list[Review]) -> Table:
     return Table(texts, labels, [], hashlib.sha256("\n".join(texts).encode()).hexdigest(), len(texts))
 
 
-def _on_evidence(run: Run, reviews: list[Review]) -> float:
+def _on_evidence(run: Classifier, reviews: list[Review]) -> float:
     """Mean share of the attention that falls on the deciding words."""
     return float(
         np.mean([run.look(r.text, evidence=r.evidence, faithful=False).data["evidence_share"] for r in reviews])
@@ -117,7 +117,7 @@ def _curve(folder: Path, title: str) -> list[dict[str, Any]]:
 
 def _report(
     rows: list[dict[str, Any]],
-    runs: dict[str, Run],
+    runs: dict[str, Classifier],
     curves: list[dict[str, Any]],
     unseen: list[Review],
     even: float,

@@ -23,15 +23,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class DataSettings:
-    """Where the examples are and how they are cut."""
+    """What is asked of the data of every task; each adds its own, and first of all `train`."""
 
-    train: str = ""
     valid: str | None = None
-    text: str | None = None
-    label: str | None = None
     valid_fraction: float = 0.1
     batch_tokens: int = 4096
-    max_tokens: int | None = 2000
 
 
 @dataclass(frozen=True)
@@ -67,13 +63,14 @@ class TrainSettings:
 
 @dataclass(frozen=True)
 class Settings:
-    """What to train, on what, how long. `model` is the Config dataclass that stands beside the model's code."""
+    """What to train, on what, how long. `model` is the Config dataclass that stands beside the model's code; `data` and
+    what else a task needs stand with it, in regard/runs."""
 
     task: str
     model: Any
     model_name: str
     seed: int = 0
-    data: DataSettings = field(default_factory=DataSettings)
+    data: Any = field(default_factory=DataSettings)
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     train: TrainSettings = field(default_factory=TrainSettings)
 

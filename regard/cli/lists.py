@@ -18,14 +18,15 @@ def matrix() -> dict[str, Any]:
     from regard.mechanisms import COMMON, MECHANISMS
     from regard.named import own_options
     from regard.positions import POSITIONS
-    from regard.runs.resolve import TASKS, model_module, models
+    from regard.runs.kind import KINDS
+    from regard.runs.resolve import model_module, models
 
     def model(task: str | None, name: str, module: ModuleType) -> dict[str, Any]:
         fields = {f.name for f in dataclasses.fields(module.Config)}
         choices = {part: part in fields for part in ("mechanism", "positions")}
         return {"task": task, "name": name, **choices, "settings": sorted(fields)}
 
-    trained = {(task, name): model_module(task, name) for task in TASKS for name in models(task)}
+    trained = {(task, name): model_module(task, name) for task in KINDS for name in models(task)}
     others = [
         module
         for module in modules(regard.models.__name__, regard.models.__path__)

@@ -18,12 +18,17 @@ Imports = Annotated[
 ]
 
 
-def _open(run: Path, imports: list[Path] | None) -> Any:
+def open_run(run: Path, imports: list[Path] | None, verb: str) -> Any:
+    """The run, if it is one that can do this."""
     from regard.plugins import import_files
     from regard.runs.run import Run
 
     import_files(imports or [])
-    return Run.load(run)
+    opened = Run.load(run)
+    if verb not in opened.verbs:
+        can = ", ".join(opened.verbs)
+        raise UserError(f"{run} is a run of {opened.settings.task!r}, which cannot {verb}; it can {can}")
+    return opened
 
 
 def _whole(text: str) -> str:
@@ -53,7 +58,7 @@ def evaluate(
     Example:
       regard evaluate runs/han test.csv --json
     """
-    measured = _open(run, import_).evaluate(file, text=text, label=label, say=_say(json_))
+    measured = open_run(run, import_, "evaluate").evaluate(file, text=text, label=label, say=_say(json_))
     if json_:
         print(json.dumps(measured))
         return
@@ -85,7 +90,7 @@ def predict(
         raise UserError("give a text or --file, not both")
     if text is None and file is None and sys.stdin.isatty():
         raise UserError('give a text, --file FILE, or lines on standard input: regard predict RUN "some text"')
-    opened = _open(run, import_)
+    opened = open_run(run, import_, "predict")
     if text is not None:
         texts, rows = [_whole(text)], [0]
     elif file is not None:
@@ -126,7 +131,7 @@ def look(
     Example:
       regard look runs/han "The room was cold. We loved the food, though." --out look.html
     """
-    seen = _open(run, import_).look(_whole(text))
+    seen = open_run(run, import_, "look").look(_whole(text))
     if json_:
         print(json.dumps({k: v for k, v in seen.data.items() if k != "maps"}, ensure_ascii=False))
         return

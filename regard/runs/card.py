@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from regard.runs.kind import kind
+
 
 def card(config: dict[str, Any]) -> str:
     settings, data = config["settings"], config["data"]
     model = {k: v for k, v in settings["model"].items() if k != "name"}
     rows = "\n".join(f"| {name} | {value:.4f} |" for name, value in config.get("metrics", {}).items())
-    labels = ", ".join(f"`{label}`" for label in config["labels"][:20])
-    more = f" and {len(config['labels']) - 20} more" if len(config["labels"]) > 20 else ""
+    made_for = kind(settings["task"])
+    uses = "\n".join(f"    {line}" for line in made_for.USES)
     train, machine = data["train"], config["machine"]
     made = (
         f"Trained by regard {config['versions'].get('regard', '')} on {train['rows']:,} rows (`{train['name']}`, "
@@ -27,7 +29,7 @@ tags: [attention, {settings["task"]}, {settings["model"]["name"]}]
 
 {made}
 
-Classes: {labels}{more}. Parameters: {config["parameters"]:,}.
+{made_for.about(config)} Parameters: {config["parameters"]:,}.
 
 ## On the validation part ({data["valid"]["rows"]:,} rows)
 
@@ -37,9 +39,7 @@ Classes: {labels}{more}. Parameters: {config["parameters"]:,}.
 
 The model that was best there is the one kept, so these numbers are a little too good; measure on data of your own:
 
-    regard evaluate FOLDER FILE
-    regard predict FOLDER "some text"
-    regard look FOLDER "some text"
+{uses}
 
 ## Settings
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from regard.errors import UserError
+from regard.runs.kind import kind
 from regard.runs.resolve import resolve
 from regard.settings import Settings
 from regard.training import atomic
@@ -49,8 +51,9 @@ def read_config(folder: str | Path) -> dict[str, Any]:
         if "imported" in config:
             raise UserError(f"{folder} holds a model that `regard import` wrote, and no run of `regard train`")
         if found == FORMAT:
-            _ = config["settings"]["task"], config["settings"]["model"]["name"]
-            _ = config["labels"], config["vocab"], config["data"]["train"], config["data"]["valid"]
+            _ = config["settings"]["model"]["name"]
+            _ = config["vocab"], config["data"]["train"], config["data"]["valid"]
+            kind(config["settings"]["task"]).check_config(config)
     except UserError:
         raise
     except (ValueError, KeyError, TypeError):
@@ -60,6 +63,6 @@ def read_config(folder: str | Path) -> dict[str, Any]:
     return config
 
 
-def settings_of(config: dict[str, Any]) -> Settings:
+def settings_of(config: Mapping[str, Any]) -> Settings:
     """The settings that a config.json holds."""
     return resolve(config["settings"]["task"], {k: v for k, v in config["settings"].items() if k != "task"})

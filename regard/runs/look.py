@@ -19,7 +19,7 @@ from regard.inspect import attends, explain, faithfulness, maps, record
 from regard.tasks.classify import sentence_numbers
 
 if TYPE_CHECKING:
-    from regard.runs.run import Run
+    from regard.runs.classifier import Classifier
 
 MOST_MAP_TOKENS = 512
 BATCH_TOKENS = 16_384
@@ -44,7 +44,7 @@ class Look:
         return viewer.notebook(self.data)
 
 
-def look(run: Run, text: str, *, evidence: list[tuple[int, int]] | None = None, faithful: bool = True) -> Look:
+def look(run: Classifier, text: str, *, evidence: list[tuple[int, int]] | None = None, faithful: bool = True) -> Look:
     """`evidence`: character spans that are known to decide, where they are known."""
     if not isinstance(run.model, nn.Module) or run.tokenizer is None or not attends(run.model):
         raise UserError(f"model {run.settings.model_name!r} has no attention to look at")

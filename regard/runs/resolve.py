@@ -5,21 +5,23 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from regard import named
 from regard.errors import UserError, nearest
+from regard.runs.kind import kind
 from regard.settings import Settings, build, seconds, spelled_out
-from regard.tasks import classify
 
-TASKS: dict[str, ModuleType] = {"classify": classify}
+S = TypeVar("S", bound=Settings)
 
 
-def models(task: str) -> dict[str, str]:
+def models(task: str) -> Mapping[str, str]:
     """The models of a task: name -> module."""
-    return named.find("task", task, TASKS).MODELS
+    return kind(task).MODELS
 
 
 def model_module(task: str, name: str) -> ModuleType:
@@ -35,7 +37,8 @@ def resolve(task: str, tree: Mapping[str, Any]) -> Settings:
     if not isinstance(model, Mapping):
         raise UserError(f"model wants a name or a mapping with a name, and was given {model!r}")
     chosen = dict(model)
-    name = str(chosen.pop("name", "han"))
+    made = kind(task)
+    name = str(chosen.pop("name", made.DEFAULT))
     config = model_module(task, name).Config
     fields = [f.name for f in dataclasses.fields(config)]
     for part in ("mechanism", "positions"):
@@ -46,7 +49,7 @@ def resolve(task: str, tree: Mapping[str, Any]) -> Settings:
             raise UserError(
                 f"model {name!r} has no choice of {part}; these have: {', '.join(able)} (see `regard list`)"
             )
-    known = [f.name for f in dataclasses.fields(Settings) if f.name not in ("task", "model_name")]
+    known = [f.name for f in dataclasses.fields(made.SETTINGS) if f.name not in ("task", "model_name")]
     for key in tree:
         if key not in known:
             raise UserError(f"unknown setting {key!r}; {nearest(str(key), known)}")
@@ -54,7 +57,7 @@ def resolve(task: str, tree: Mapping[str, Any]) -> Settings:
     if isinstance(length, Mapping) and str(length.get("budget")).lower() not in ("none", "null"):
         tree["train"] = {**length, "budget": seconds(length["budget"])}
     settings = build(
-        Settings, {**tree, "task": task, "model_name": name, "model": build(config, chosen, where="model")}
+        made.SETTINGS, {**tree, "task": task, "model_name": name, "model": build(config, chosen, where="model")}
     )
     given = [k for k in ("epochs", "steps", "budget") if getattr(settings.train, k) is not None]
     if len(given) > 1:
@@ -65,12 +68,25 @@ def resolve(task: str, tree: Mapping[str, Any]) -> Settings:
         raise UserError(f"data.batch_tokens must be 1 or more, and was given {settings.data.batch_tokens}")
     if not 0 <= settings.seed < 2**32:
         raise UserError(f"seed must lie between 0 and {2**32 - 1}, and was given {settings.seed}")
+    made.check(settings)
     return settings
+
+
+def absolute(settings: S) -> S:
+    """Paths made absolute, so that a run can be resumed from anywhere."""
+    fixed: dict[str, Any] = {}
+    for part in ("train", "valid"):
+        given = getattr(settings.data, part)
+        if isinstance(given, str) and given:
+            fixed[part] = str(Path(given).absolute())
+        elif isinstance(given, tuple):
+            fixed[part] = tuple(str(Path(path).absolute()) for path in given)
+    return dataclasses.replace(settings, data=dataclasses.replace(settings.data, **fixed))
 
 
 def as_tree(settings: Settings) -> dict[str, Any]:
     """The inverse of `resolve`, as plain data for config.json."""
-    tree = dataclasses.asdict(settings)
+    tree = json.loads(json.dumps(dataclasses.asdict(settings)))  # tuples as the lists that a file gives back
     return {
         "task": tree.pop("task"),
         "model": {"name": tree.pop("model_name"), **tree.pop("model")},

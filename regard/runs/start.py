@@ -1,4 +1,5 @@
-"""Train: from a file and settings to a run folder, or on from where one stopped."""
+"""Train: from a file and settings to a run folder, or on from where one stopped. What hangs on the task is asked of its
+kind."""
 
 from __future__ import annotations
 
@@ -18,13 +19,12 @@ from regard.data.read import Table
 from regard.data.tokenizer import Tokenizer
 from regard.errors import UserError
 from regard.models.fitted import Fits
-from regard.runs import prepare
 from regard.runs.card import card
 from regard.runs.folder import FORMAT, read_config, versions, write_config
-from regard.runs.resolve import as_tree, differences, resolve
+from regard.runs.kind import Kind, kind
+from regard.runs.resolve import absolute, as_tree, differences, resolve
 from regard.runs.run import Run
 from regard.settings import Settings, merge, seconds, spelled_out
-from regard.tasks.classify import metrics as class_metrics
 from regard.training import atomic, launch, machine
 from regard.training.loop import fit
 
@@ -51,8 +51,8 @@ def train(
     overwrite: bool = False,
     progress: bool = True,
     say: Callable[[str], Any] = print,
-) -> Run:
-    """Train a model on a file and return the run.
+) -> Any:
+    """Train a model on a file and return the run, of the class that its task has: a Classifier, for example.
 
     >>> run = regard.train("classify", "reviews.csv", text="review", label="sentiment", model="han", budget="2min")
     >>> run.predict("A film to forget.")
@@ -74,7 +74,8 @@ def train(
         raise UserError("which run is to be resumed? name its folder: --resume --out RUN")
     if resume and (Path(str(out)) / "config.json").is_file():
         return _resume(task, tree, Path(str(out)), table, progress, say)
-    chosen = prepare.absolute(resolve(task, tree))
+    made = kind(task)
+    chosen = absolute(resolve(task, tree))
     if table is None and not chosen.data.train:
         if resume:
             read_config(str(out))  # says what is there instead
@@ -83,15 +84,24 @@ def train(
         chosen = dataclasses.replace(chosen, train=launch.settled(chosen.train))
     folder = _folder(chosen, out, overwrite)
     begun = time.perf_counter()
-    found = prepare.corpus(chosen, table, say)
+    found = made.read(chosen, table, say)
     folder.mkdir(parents=True, exist_ok=True)
+    config = {
+        "format": FORMAT,
+        "settings": as_tree(chosen),
+        **made.facts(found),
+        "vocab": 0,
+        "data": found.info,
+        "versions": versions(),
+        "machine": machine.describe(),
+    }
     if isinstance(chosen.model, Fits):
-        return _fit_bag(chosen, _config(chosen, found, 0), found, folder, begun, say)
-    words = prepare.vocabulary(chosen, found)
-    config = _config(chosen, found, words.size)
+        return _fit_at_once(made, chosen, config, found, folder, begun, say)
+    words = made.words(chosen, found)
+    config["vocab"] = words.size
     if machine.rank() == 0:
         words.save(folder)
-    return _fit(chosen, config, found, words, folder, begun, progress, say, resume=False)
+    return _fit(made, chosen, config, found, words, folder, begun, progress, say, resume=False)
 
 
 def _resume(
@@ -105,7 +115,7 @@ def _resume(
     again = tree.get("train")
     if isinstance(again, Mapping) and again.get("precision") == "auto":  # what that was stands in config.json
         tree = merge(tree, {"train": {"precision": then["train"]["precision"]}})
-    settings = prepare.absolute(resolve(task, merge({k: v for k, v in then.items() if k != "task"}, tree)))
+    settings = absolute(resolve(task, merge({k: v for k, v in then.items() if k != "task"}, tree)))
     files = {"train": settings.data.train, "valid": settings.data.valid}
     changed = differences(merge(then, {"data": files}), as_tree(settings))
     if changed:
@@ -115,21 +125,23 @@ def _resume(
     if config.get("finished"):
         say(f"{folder} is finished already")
         return Run.load(folder)
-    found = prepare.corpus(settings, table, _silent)
+    made = kind(task)
+    found = made.read(settings, table, _silent)
     for part in ("train", "valid"):
         if found.info[part].get("fingerprint") != config["data"][part].get("fingerprint"):
             raise UserError(f"the {part} data changed since {folder} was started; a run resumes on the same data only")
     begun = time.perf_counter()
     if isinstance(settings.model, Fits):
-        return _fit_bag(settings, config, found, folder, begun, say)
+        return _fit_at_once(made, settings, config, found, folder, begun, say)
     words = Tokenizer.load(folder)
-    return _fit(settings, config, found, words, folder, begun, progress, say, resume=True)
+    return _fit(made, settings, config, found, words, folder, begun, progress, say, resume=True)
 
 
 def _fit(
+    made: Kind,
     settings: Settings,
     config: dict[str, Any],
-    found: prepare.Corpus,
+    found: Any,
     words: Tokenizer,
     folder: Path,
     begun: float,
@@ -139,43 +151,40 @@ def _fit(
     resume: bool,
 ) -> Run:
     torch.manual_seed(settings.seed)
-    net = _net(settings, words.size, len(found.classes))
+    net = _net(made, settings, config)
     config["parameters"] = sum(p.numel() for p in net.parameters())
-    job = prepare.task(settings, found, words, say)
+    job, holds = made.task(settings, found, words, folder, say)
     if machine.rank() == 0 and not resume:
         write_config(folder, config)
     prepared = time.perf_counter() - begun
-    say(
-        f"{settings.model_name}: {config['parameters']:,} parameters, {len(job.train):,} documents "
-        f"({len(job.train.ids):,} tokens), {len(found.classes)} classes -> {folder}"
-    )
+    say(f"{settings.model_name}: {config['parameters']:,} parameters, {holds} -> {folder}")
     result = fit(net, job, settings.train, folder, seed=settings.seed, resume=resume, progress=progress, say=say)
     config |= {"finished": True, "metrics": result.metrics, "steps": result.steps, "seconds": result.seconds}
     config["prepare_seconds"] = prepared
     if machine.rank() == 0:
         _finish(folder, config)
-    return Run(folder, config, net.cpu(), words)  # where `Run.load` puts it too
+    return made.RUN(folder, config, net.cpu(), words)  # where `Run.load` puts it too
 
 
-def _net(settings: Settings, vocab: int, classes: int) -> nn.Module:
+def _net(made: Kind, settings: Settings, config: dict[str, Any]) -> nn.Module:
     try:
-        return settings.model.build(vocab, classes)
+        return made.net(settings, config)
     except UserError:
         raise
     except (ValueError, RuntimeError, ArithmeticError) as problem:  # a width of 0, a dropout of 2
         raise UserError(f"{settings.model_name!r} cannot be built with {settings.model}: {problem}") from None
 
 
-def _fit_bag(
+def _fit_at_once(
+    made: Kind,
     settings: Settings,
     config: dict[str, Any],
-    found: prepare.Corpus,
+    found: Any,
     folder: Path,
     begun: float,
     say: Callable[[str], Any],
 ) -> Run:
-    bag = settings.model.fit(found.texts, found.labels, len(found.classes), settings.seed)
-    measured = class_metrics(bag.probabilities(found.valid_texts), found.valid_labels)
+    bag, measured = made.fit(settings, found)
     if machine.rank() == 0:
         write_config(folder, config)  # first, so that what a kill leaves behind is known for a run
         for name, content in bag.files().items():
@@ -185,25 +194,13 @@ def _fit_bag(
     if machine.rank() == 0:
         _finish(folder, config)
     say(f"{settings.model_name}: {bag.params():,} parameters, accuracy {measured['accuracy']:.2%} -> {folder}")
-    return Run(folder, config, bag, None)
+    return made.RUN(folder, config, bag, None)
 
 
 def _finish(folder: Path, config: dict[str, Any]) -> None:
     write_config(folder, config)
     text = card(config)
     atomic.replace(folder / "README.md", text.encode())
-
-
-def _config(settings: Settings, found: prepare.Corpus, vocab: int) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "settings": as_tree(settings),
-        "labels": found.classes,
-        "vocab": vocab,
-        "data": found.info,
-        "versions": versions(),
-        "machine": machine.describe(),
-    }
 
 
 def _folder(settings: Settings, out: str | Path | None, overwrite: bool) -> Path:
@@ -234,13 +231,17 @@ def _free_folder(settings: Settings) -> Path:
         if _TOLD not in os.environ:
             raise UserError("several processes must write to one run folder: name it with --out")
         return Path(os.environ.pop(_TOLD))
-    stem = re.sub(r"[^\w-]+", "-", Path(settings.data.train or "table").name.split(".")[0]).strip("-") or "data"
+    stem = re.sub(r"[^\w-]+", "-", Path(_first(settings.data.train) or "table").name.split(".")[0]).strip("-") or "data"
     number, folder = 1, Path("runs") / f"{stem}-{settings.model_name}"
     while folder.exists():
         number += 1
         folder = Path("runs") / f"{stem}-{settings.model_name}-{number}"
     os.environ[_TOLD] = str(folder)
     return folder
+
+
+def _first(train: str | tuple[str, ...]) -> str:
+    return train if isinstance(train, str) else next(iter(train), "")
 
 
 def _clear(folder: Path) -> None:
