@@ -1,0 +1,237 @@
+"""A text of any size as one stream of tokens: tokenised once, kept in memory-mapped shards, read in windows.
+
+    corpus = build(["books/", "more.txt.gz"], tokenizer, "corpus")   # a second call finds it done
+    train, valid = corpus.split(int(0.9 * corpus.tokens))
+    train.read([0, 1000], 64)                                         # (2, 64)
+
+Documents stand one after another, each followed by [EOS].
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.data import pieces
+from regard.data.encode import Encoded, encode
+from regard.data.same import Key, alone
+from regard.data.shards import Shard
+from regard.data.tokenise import bar, joined, tokenise
+from regard.data.tokenizer import EOS, Tokenizer
+from regard.errors import UserError
+
+NAME = "corpus.json"
+HELD = 64 << 20  # bytes of mapped pages that reading may gather before it lets them go
+_TOUCHED = 64 << 10  # bytes that the system maps around a window, as it does on Linux
+
+
+class Stream:
+    """The arrays behind a corpus and its parts: shards of ids, where documents start, how long the text is where."""
+
+    def __init__(
+        self,
+        ids: Sequence[np.ndarray],
+        documents: Sequence[np.ndarray],
+        marks: Sequence[np.ndarray],
+        fingerprint: str,
+        shards: Sequence[Shard] = (),
+    ) -> None:
+        self.ids, self._documents, self.fingerprint, self._shards = list(ids), documents, fingerprint, shards
+        self.ends = np.cumsum([len(part) for part in ids], dtype=np.int64)
+        self.tokens = int(self.ends[-1]) if len(self.ends) else 0
+        self.marks = _joined(marks)
+        self._touched = 0
+
+    def documents(self) -> np.ndarray:
+        """First tokens of all documents."""
+        before = self.ends - [len(part) for part in self.ids]
+        return np.concatenate([start + part for start, part in zip(before, self._documents, strict=True)])
+
+    def read(self, starts: np.ndarray, length: int) -> np.ndarray:
+        out = np.empty((len(starts), length), np.int64)
+        first = np.searchsorted(self.ends, starts, side="right")
+        last = np.searchsorted(self.ends, starts + max(length, 1) - 1, side="right")
+        places = np.arange(length)
+        for shard in np.unique(first):
+            rows = np.flatnonzero((first == shard) & (last == shard))
+            ids = self.ids[shard]
+            out[rows] = ids[(starts[rows] - (self.ends[shard] - len(ids)))[:, None] + places]
+        for row in np.flatnonzero(first != last):
+            out[row] = self._across(int(starts[row]), length, int(first[row]), int(last[row]))
+        self._touched += len(starts) * (_TOUCHED + length * (out.itemsize // 2))
+        if self._touched > HELD:
+            self._touched = 0
+            for shard in self._shards:
+                shard.forget()
+        return out
+
+    def _across(self, start: int, length: int, first: int, last: int) -> np.ndarray:
+        before = [int(self.ends[i]) - len(self.ids[i]) for i in range(first, last + 1)]
+        parts = zip(self.ids[first : last + 1], before, strict=True)
+        return np.concatenate([ids[max(start - b, 0) : start + length - b] for ids, b in parts])
+
+
+class Corpus:
+    """A stream of tokens, or a part of one. `len` is the number of documents, `tokens` that of tokens."""
+
+    def __init__(self, stream: Stream, start: int = 0, stop: int | None = None) -> None:
+        self._stream = stream
+        self.start, self.stop = start, stream.tokens if stop is None else stop
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Corpus:
+        """A corpus that was built before."""
+        path = Path(folder) / NAME
+        try:
+            about = json.loads(path.read_text(encoding="utf-8"))
+            names, fingerprint = about["shards"], about["fingerprint"]
+        except FileNotFoundError:
+            raise UserError(
+                f"{folder} holds no corpus: there is no {NAME}; build it again, and it is made whole"
+            ) from None
+        except (OSError, ValueError, KeyError, TypeError) as problem:
+            raise UserError(f"cannot read {path}: {problem}; delete it and build the corpus again") from None
+        shards = [Shard(path.with_name(name)) for name in names]
+        if any(shard.about.get("fingerprint") != fingerprint for shard in shards):
+            raise UserError(f"the shards in {folder} are not those of its {NAME}; delete the folder and build again")
+        parts = [shard.arrays for shard in shards]
+        return cls(
+            Stream(
+                [p["tokens"] for p in parts], [p["documents"] for p in parts], [p["marks"] for p in parts],
+                fingerprint, shards,
+            )
+        )  # fmt: skip
+
+    @classmethod
+    def of(cls, texts: str | Iterable[str], tokenizer: Tokenizer, *, documents: str = "file") -> Corpus:
+        """A small corpus in memory; each text is as a file."""
+        texts = [texts] if isinstance(texts, str) else list(texts)
+        raw = [text.encode() for text in texts if text]
+        blocks = [pieces.Block(Path(f"text {i}"), 0, data, True, True, len(data)) for i, data in enumerate(raw)]
+        return cls(_stream([encode(tokenizer, block, documents) for block in blocks]))
+
+    @classmethod
+    def of_ids(cls, documents: Iterable[Sequence[int]]) -> Corpus:
+        """A small corpus in memory from ids, [EOS] put after each document. It knows no characters and no bytes."""
+        done = [
+            Encoded(np.array([*ids, EOS], np.uint32), np.zeros(1, np.int64), _mark(len(ids) + 1)) for ids in documents
+        ]
+        return cls(_stream(done))
+
+    @property
+    def tokens(self) -> int:
+        return self.stop - self.start
+
+    @property
+    def characters(self) -> int:
+        """Characters of the text, for bits per character."""
+        return self.lengths(0, self.tokens)[0]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the text as UTF-8, for bits per byte."""
+        return self.lengths(0, self.tokens)[1]
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the files' contents, the tokenizer and how documents were cut; and of the part, if this is one."""
+        whole = (self.start, self.stop) == (0, self._stream.tokens)
+        return self._stream.fingerprint + ("" if whole else f"[{self.start}:{self.stop}]")
+
+    def __len__(self) -> int:
+        return len(self.bounds())
+
+    def bounds(self) -> np.ndarray:
+        """The first token of each document. A part that begins within a document begins with the rest of it."""
+        starts = self._stream.documents()
+        low, high = np.searchsorted(starts, [self.start, self.stop])
+        inside = starts[low:high] - self.start
+        cut = self.tokens and (not len(inside) or inside[0])
+        return np.concatenate([[0], inside]) if cut else inside
+
+    def read(self, starts: Sequence[int] | np.ndarray, length: int) -> np.ndarray:
+        """Windows of `length` tokens, (len(starts), length), as int64."""
+        starts = np.asarray(starts, np.int64).reshape(-1)
+        if len(starts) and (starts.min() < 0 or starts.max() + length > self.tokens):
+            raise IndexError(
+                f"windows of {length} from {starts.min()} to {starts.max()} leave the {self.tokens} tokens"
+            )
+        return self._stream.read(starts + self.start, length)
+
+    def lengths(self, start: int, stop: int) -> tuple[int, int]:
+        """Characters and bytes of the text of tokens start..stop. Exact for the whole corpus, for whole blocks, and where
+        each token is a character; elsewhere the ends are interpolated between marks that stand 8 KB apart."""
+        marks = self._stream.marks
+        ends = np.array([start, stop]) + self.start
+        characters, size = (round(float(np.diff(np.interp(ends, marks[:, 0], marks[:, i]))[0])) for i in (1, 2))
+        return characters, size
+
+    def part(self, start: int, stop: int) -> Corpus:
+        """Tokens start..stop as a corpus: a view."""
+        if not 0 <= start <= stop <= self.tokens:
+            raise UserError(f"tokens {start}..{stop} are not a part of a corpus of {self.tokens}")
+        return Corpus(self._stream, self.start + start, self.start + stop)
+
+    def split(self, at: int) -> tuple[Corpus, Corpus]:
+        """What stands before a token and what follows, as for training and validation."""
+        return self.part(0, at), self.part(at, self.tokens)
+
+
+def build(
+    paths: str | Path | Iterable[str | Path],
+    tokenizer: Tokenizer,
+    folder: str | Path,
+    *,
+    documents: str = "file",
+    say: Callable[[str], Any] = print,
+    workers: int | None = None,
+    progress: bool = True,
+) -> Corpus:
+    """Tokenise files and folders of text into `folder`, or open what is there if it is of the same text and tokenizer.
+
+    A document is a file, what stands between blank lines (`blank`), or a line (`line`). A build that was stopped goes on
+    where its last whole shard ends.
+    """
+    files, notes = pieces.find(paths)
+    for note in notes:
+        say(note)
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise UserError(f"cannot make the folder {folder}: {problem.strerror or problem}") from None
+    with alone(folder, say):
+        key = Key.of(files, tokenizer, documents)
+        if not key.matches(folder / NAME):
+            (folder / NAME).unlink(missing_ok=True)
+            with bar(key.size, progress, say) as shown:
+                names = tokenise(files, tokenizer, folder, key.fingerprint, documents, workers, shown)
+            if not names:
+                raise UserError(f"there is no text in {', '.join(map(str, files[:3]))}: all files are empty")
+            key.write(folder / NAME, names)
+    return Corpus.open(folder)
+
+
+def _mark(tokens: int) -> np.ndarray:
+    return np.array([[tokens, 0, 0]], np.int64)
+
+
+def _joined(marks: Sequence[np.ndarray]) -> np.ndarray:
+    """Counts from the start of the stream, of counts from the starts of its stretches."""
+    done = [np.zeros((1, 3), np.int64)]
+    for part in marks:
+        done.append(part + done[-1][-1])
+    return np.concatenate(done)
+
+
+def _stream(done: Sequence[Encoded]) -> Stream:
+    if not done:
+        return Stream([], [], [], "memory")
+    all_ = joined(done)
+    digest = hashlib.sha256(all_["tokens"].astype("<u4").tobytes()).hexdigest()
+    return Stream([all_["tokens"]], [all_["documents"]], [all_["marks"]], digest)

@@ -1,0 +1,157 @@
+"""Text of any size, read in blocks and cut where a cut changes no token: before the last blank of a run.
+
+A byte-level BPE takes the space before a word into the word, and a run of blanks but for its last one is a token: so the
+last blank begins a new token, whatever stands before it. Two things hold text together across a blank, a zero width
+joiner and "<br />"; there no cut is made. Whole words, words between blanks and single characters never reach over one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from regard.errors import UserError, nearest
+
+SUFFIXES = (".txt", ".txt.gz", ".md", ".md.gz", ".text")
+DOCUMENTS = ("file", "blank", "line")
+BLOCK = 1 << 20  # bytes that are tokenised at once
+
+# A character that is no blank: of the bytes that begin a Unicode blank (U+0085, 00A0, 1680, 2000.., 205F, 3000) only those
+# that clearly begin something else.
+_SEEN = rb"[!-~\xc3-\xdf\xe0\xe4-\xf4]|\xc2[^\x85\xa0]|\xe1[^\x9a]|\xe2[^\x80\x81]|\xe3[^\x80]"
+CUT = re.compile(rb"(?<!\s)(?<!\xe2\x80\x8d)(?:\n| (?![/>]))(?=" + _SEEN + rb")|(?<=\S\r)\n(?=" + _SEEN + rb")")
+_BLANK_LINES = re.compile(rb"\r?\n(?:[ \t\r\f\v]*\n)+")
+_FIRST_BLANK_LINES = re.compile(rb"(?:[ \t\r\f\v]*\n)+")
+_LINE = re.compile(rb"\n")
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some text of a file: where it stands, and whether a document begins and ends with it."""
+
+    file: Path
+    offset: int
+    data: bytes
+    starts: bool
+    ends: bool
+    read: int
+    """Bytes of the file on disk read so far, for the progress bar."""
+
+
+def find(paths: Iterable[str | Path]) -> tuple[list[Path], list[str]]:
+    """The text files that are meant, folders by name, each once; and notes on what was left out."""
+    paths = [paths] if isinstance(paths, str | Path) else list(paths)
+    found: dict[Path, Path] = {}
+    notes: list[str] = []
+    for path in map(Path, paths):
+        try:
+            files = _inside(path, notes) if path.is_dir() else [_known(path)]
+        except OSError as problem:
+            raise UserError(f"cannot read {path}: {problem.strerror or problem}") from None
+        for file in files:
+            if file.resolve() in found:
+                notes.append(f"{file} is named twice, and read once")
+            found.setdefault(file.resolve(), file)
+    if not found:
+        raise UserError("no text files were given; name files or folders of " + ", ".join(SUFFIXES))
+    return list(found.values()), notes
+
+
+def blocks(
+    file: Path, documents: str = "file", size: int = BLOCK, offset: int = 0, starts: bool = True
+) -> Iterator[Block]:
+    """The text of a file in blocks of about `size` bytes, from `offset` on (of the unpacked text)."""
+    if documents not in DOCUMENTS:
+        raise UserError(f"documents={documents!r} is not known; {nearest(documents, DOCUMENTS)}")
+    end = {"file": None, "blank": _BLANK_LINES, "line": _LINE}[documents]
+    data, look = bytearray(), size
+    try:
+        with open(file, "rb") as packed, _unpacked(packed, file) as stream:
+            stream.seek(offset)
+            while more := stream.read(size):
+                data += more
+                if offset == 0 and data.startswith(_BOM):
+                    offset = len(_BOM)
+                    del data[:offset]
+                while len(data) >= look + size:  # a window counted from the block's start: the same after a resume
+                    place, ended = _place(data, look, look + size, end)
+                    if not place:
+                        look += size
+                        continue
+                    yield Block(file, offset, bytes(data[:place]), starts, ended, packed.tell())
+                    del data[:place]
+                    offset, starts, look = offset + place, ended, size
+            if data:
+                yield Block(file, offset, bytes(data), starts, True, packed.tell())
+    except (OSError, EOFError, zlib.error) as problem:
+        raise UserError(f"cannot read {file}: {problem}; check it, or fetch it again") from None
+
+
+def texts(block: Block, documents: str) -> list[tuple[bytes, bool]]:
+    """The documents of a block, and whether each is at its end. Only the last can be cut short."""
+    if documents == "file":
+        return [(block.data, block.ends)]
+    if documents == "line":
+        *whole, last = block.data.split(b"\n")
+        parts = [line.removesuffix(b"\r") for line in whole]
+    else:
+        data = block.data
+        if block.starts and (first := _FIRST_BLANK_LINES.match(data)):
+            data = data[first.end() :]
+        *whole, last = _BLANK_LINES.split(data)
+        parts = [part.rstrip() for part in whole]
+    if block.ends:
+        last = last.rstrip() if documents == "blank" else last.removesuffix(b"\r")
+    found = [(part, True) for part in parts] + [(last, block.ends)]
+    return [(part, ended) for i, (part, ended) in enumerate(found) if part.strip() or (i == 0 and not block.starts)]
+
+
+def cut(data: bytes, size: int) -> Iterator[bytes]:
+    """A text in pieces of `size` bytes or somewhat more, whose tokens are those of the whole."""
+    start = 0
+    while found := CUT.search(data, start + size):
+        yield data[start : found.start()]
+        start = found.start()
+    yield data[start:]
+
+
+def _place(data: bytearray, start: int, stop: int, end: re.Pattern[bytes] | None) -> tuple[int, bool]:
+    """Where to cut and whether a document ends there; 0 if nowhere."""
+    if end and (found := end.search(data, start, stop)):
+        return found.end(), True
+    found = CUT.search(data, start, stop)
+    return (found.start(), False) if found else (0, False)
+
+
+def _unpacked(packed: IO[bytes], file: Path) -> IO[bytes]:
+    return gzip.GzipFile(fileobj=packed) if file.suffix.lower() == ".gz" else packed  # type: ignore[return-value]
+
+
+def _inside(folder: Path, notes: list[str]) -> list[Path]:
+    def hidden(file: Path) -> bool:
+        return any(part.startswith(".") for part in file.relative_to(folder).parts)
+
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and not hidden(p))
+    known = [file for file in files if file.name.lower().endswith(SUFFIXES)]
+    if not known:
+        raise UserError(f"the folder {folder} holds no text files; known are {', '.join(SUFFIXES)}")
+    if len(known) < len(files):
+        notes.append(f"{folder}: {len(files) - len(known)} files that are not {', '.join(SUFFIXES)} were left out")
+    return known
+
+
+def _known(path: Path) -> Path:
+    if not path.exists():
+        names = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise UserError(f"no such file: {str(path)!r}" + (f"; {nearest(path.name, names)}" if names else ""))
+    if not path.name.lower().endswith(SUFFIXES):
+        raise UserError(
+            f"{path.name!r} has an ending that is not known as text; known: {', '.join(SUFFIXES)}, or folders of these"
+        )
+    return path
