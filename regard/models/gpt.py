@@ -80,13 +80,25 @@ class GPT(nn.Module):
     ) -> tuple[Tensor, list[Memory]]:
         """Logits after the new words (b, new), and the memories to go on from, one per layer. mask (b, new): True for
         what is real of the new words."""
+        states, kept = self.read_on(ids, past, mask=mask, at=at)
+        return self.head(states), kept
+
+    def read_on(
+        self,
+        ids: Tensor,
+        past: list[Memory] | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        at: At | None = None,
+    ) -> tuple[Tensor, list[Memory]]:
+        """`step` without the head, for whoever wants few of the logits: what is known at each new place."""
         at = after(past[0] if past else None, ids.shape[1]) if at is None else at
         x = self.positions.embed(self.embed(ids), at)
         kept: list[Memory] = []
         for i, layer in enumerate(self.layers):
             x, memory = layer.step(x, past[i] if past else None, mask=mask, at=at)
             kept.append(memory)
-        return self.head(self.norm(x)), kept
+        return self.norm(x), kept
 
     def _block(self) -> EncoderBlock:
         c = self.config
