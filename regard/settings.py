@@ -39,7 +39,8 @@ class TokenizerSettings:
 @dataclass(frozen=True)
 class TrainSettings:
     """How long and how to train. The length is one of epochs, steps or budget (seconds, turned into steps by a
-    probe)."""
+    probe). `average` is the decay of a moving average of the weights, which is then evaluated and kept in their
+    place."""
 
     epochs: int | None = None
     steps: int | None = None
@@ -53,6 +54,7 @@ class TrainSettings:
     accumulate: int = 1
     evaluate_every: int | None = None
     patience: int | None = None
+    average: float | None = None
     checkpoint_seconds: float = 60.0
     precision: str = "32"
     devices: int = 1

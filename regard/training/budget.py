@@ -56,7 +56,7 @@ def _trial(loop: Loop, seed: int, seconds: float) -> tuple[float, float]:
     times: list[float] = []
     for number in range(WARM + MOST):
         begun = time.perf_counter()
-        done = loop.update(plan[order[number % len(order)]], 0, loop.settings.lr * 1e-3)
+        done = loop.step(plan[order[number % len(order)]], 0, loop.settings.lr * 1e-3)
         if not done.values.isfinite().all():  # reading waits for the device, as timing must
             break  # the run itself will find it and say more
         if number >= WARM:
@@ -84,6 +84,8 @@ def _untouched(loop: Loop) -> Iterator[None]:
         with torch.no_grad():
             for tensor, value in zip(tensors, kept, strict=True):
                 tensor.copy_(value)
+        if loop.average is not None:
+            loop.average.count = 0  # the next step starts it anew
         for optimizer in loop.optimizers:
             optimizer.zero_grad(set_to_none=True)
             shards.plain(optimizer).state.clear()

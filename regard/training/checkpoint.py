@@ -3,6 +3,7 @@
     state/step-0000120/
         model.safetensors       the weights, tied ones once
         optimizer.safetensors   the tensors of the optimizers' states
+        average.safetensors     the average of the weights, where one is kept
         rng-0.safetensors       the random states of each process
         state.json              the numbers: where the run stands, and the rest of the optimizers' states
         manifest.json           size and sha256 of each of them, written last
@@ -41,6 +42,7 @@ class Checkpoint:
     optimizers: list[dict[str, Any]]
     rng: list[dict[str, Tensor]]
     state: dict[str, Any]
+    average: dict[str, Tensor] | None = None
 
 
 def save(folder: Path, checkpoint: Checkpoint) -> Path:
@@ -52,6 +54,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
     files = {
         "model.safetensors": to_bytes(checkpoint.model),
         "optimizer.safetensors": to_bytes(tensors),
+        **({} if checkpoint.average is None else {"average.safetensors": to_bytes(checkpoint.average)}),
         **{f"rng-{rank}.safetensors": to_bytes(states) for rank, states in enumerate(checkpoint.rng)},
         "state.json": _json({**checkpoint.state, "optimizers": scalars}),
     }
@@ -117,6 +120,7 @@ def load(path: Path) -> Checkpoint:
         optimizers=unflatten(read_tensors(path / "optimizer.safetensors"), state.pop("optimizers")),
         rng=[read_tensors(file) for file in ranks],
         state=state,
+        average=read_tensors(path / "average.safetensors") if (path / "average.safetensors").exists() else None,
     )
 
 

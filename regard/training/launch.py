@@ -38,6 +38,8 @@ def check(settings: TrainSettings) -> None:
             raise UserError(f"train.{name} must be greater than 0, and was given {getattr(settings, name)}")
     if not 0 <= settings.warmup <= 1:
         raise UserError(f"train.warmup is a share of the steps between 0 and 1, and was given {settings.warmup}")
+    if settings.average is not None and not 0 < settings.average < 1:
+        raise UserError(f"train.average is a decay between 0 and 1, such as 0.999, and was given {settings.average}")
     for name in ("weight_decay", "clip", "checkpoint_seconds"):
         if getattr(settings, name) < 0:
             raise UserError(f"train.{name} must be 0 or greater, and was given {getattr(settings, name)}")

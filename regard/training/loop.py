@@ -6,6 +6,7 @@ bytes. Nothing that hangs on the clock may steer it, except when checkpoints are
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import signal
@@ -24,11 +25,12 @@ from torch.optim import Optimizer
 from regard.errors import UserError, nearest
 from regard.settings import TrainSettings
 from regard.training import budget, checkpoint, machine, optim, randomness, shards
+from regard.training.average import Average
 from regard.training.interrupts import Interrupted, Interrupts
 from regard.training.launch import start
 from regard.training.log import Log, interval
 from regard.training.progress import Bar
-from regard.training.step import Stepper
+from regard.training.step import Done, Stepper
 from regard.training.task import Task
 
 FETCH_SECONDS = 1.0
@@ -69,6 +71,7 @@ class State:
     pending: list[list[float]] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     precision: dict[str, Any] = field(default_factory=dict)
+    averaged: int = 0
     seconds: float = 0.0
 
 
@@ -170,6 +173,7 @@ class Loop:
         self.task, self.settings, self.folder, self.interrupts = task, settings, folder, interrupts
         self.world, self.first = fabric.world_size, fabric.is_global_zero
         self.update = Stepper(fabric, wrapped, optimizers, task, settings, self._wishes)
+        self.average = None if settings.average is None else Average(self.update.params, settings.average)
         self.state = State()
         self.window: list[_Step] = []
         self.last: _Step | None = None
@@ -231,7 +235,7 @@ class Loop:
         state, settings = self.state, self.settings
         plan = self.plan(state.epoch)
         lr = settings.lr * optim.schedule(state.step, state.total_steps, settings.warmup, settings.decay)
-        done = self.update(plan[state.batch], state.epoch, lr)
+        done = self.step(plan[state.batch], state.epoch, lr)
         state.tokens += done.tokens
         state.step += 1
         self.last = _Step(state.step, state.epoch, state.batch, lr, state.tokens, done.values)
@@ -240,6 +244,17 @@ class Loop:
         if state.batch == len(plan):
             state.epoch, state.batch = state.epoch + 1, 0
         return done.wishes
+
+    def step(self, indices: np.ndarray, epoch: int, lr: float) -> Done:
+        """One step, and the average with it."""
+        done = self.update(indices, epoch, lr)
+        if self.average is not None:
+            self.average.add()
+        return done
+
+    def _kept(self) -> contextlib.AbstractContextManager[None]:
+        """While entered, the model holds the weights that are evaluated and kept: its own, or their average."""
+        return contextlib.nullcontext() if self.average is None else self.average.shown()
 
     def _wishes(self) -> tuple[bool, ...]:
         """What this process wants done after the step: fetch and show, write a checkpoint, stop."""
@@ -363,8 +378,9 @@ class Loop:
             if better:
                 state.best, state.best_step, state.metrics = value, state.step, metrics
         if better or (state.best is None and self._over()):
-            weights = shards.weights(self.fabric, self.model)
-            self._write(lambda: checkpoint.save_weights(self.folder / "model.safetensors", weights))
+            with self._kept():
+                weights = shards.weights(self.fabric, self.model)
+                self._write(lambda: checkpoint.save_weights(self.folder / "model.safetensors", weights))
         if self._over() and state.pending and self.last is not None:
             self._line(self.last)
         if metrics:
@@ -377,7 +393,7 @@ class Loop:
         before = randomness.own_state(self.fabric)
         self.wrapped.eval()
         model = self.wrapped if shards.sharded(self.fabric) else self.model
-        with torch.no_grad(), self.fabric.autocast():
+        with self._kept(), torch.no_grad(), self.fabric.autocast():
             metrics = {name: float(value) for name, value in self.task.evaluate(model).items()}
         self.wrapped.train()
         randomness.set_state(self.fabric, before)
@@ -397,11 +413,13 @@ class Loop:
         self._check_weights()
         self.state.seconds, self.begun = self._seconds(), time.perf_counter()
         self.state.precision = self.fabric.strategy.precision.state_dict()
+        self.state.averaged = 0 if self.average is None else self.average.count
         saved = checkpoint.Checkpoint(
             model=shards.weights(self.fabric, self.model),
             optimizers=shards.optimizer_states(self.fabric, self.model, self.optimizers),
             rng=randomness.all_states(self.fabric),
             state=dataclasses.asdict(self.state),
+            average=self._average(),
         )
 
         def write() -> None:
@@ -410,6 +428,12 @@ class Loop:
 
         self._write(write)
         self.written = time.perf_counter()
+
+    def _average(self) -> dict[str, Tensor] | None:
+        if self.average is None:
+            return None
+        with self.average.shown():
+            return {name: t.clone() for name, t in shards.weights(self.fabric, self.model).items()}
 
     def _write(self, write: Callable[[], None]) -> None:
         """Let the first process write; where it cannot, all stop with what it says, and none waits for ever."""
@@ -428,6 +452,10 @@ class Loop:
         shards.restore(self.fabric, self.model, self.optimizers, saved)
         self.state = State(**saved.state)
         self.update.names = self.state.names
+        if self.average is not None and saved.average is not None:
+            self.average.count = self.state.averaged
+            with self.average.shown():
+                shards.put(self.fabric, self.model, saved.average)
         self.fabric.strategy.precision.load_state_dict(self.state.precision)
         if self.fabric.global_rank < len(saved.rng):
             randomness.set_state(self.fabric, saved.rng[self.fabric.global_rank])

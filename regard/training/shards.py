@@ -41,14 +41,21 @@ def optimizer_states(fabric: Fabric, model: nn.Module, optimizers: Sequence[Opti
     return [plain(o).state_dict() for o in optimizers]
 
 
+def put(fabric: Fabric, model: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Put weights into the model."""
+    if sharded(fabric):
+        given: Any = weights
+        whole.set_model_state_dict(model, given, options=_GIVEN)
+    else:
+        checkpoint.load_weights(model, weights)
+
+
 def restore(fabric: Fabric, model: nn.Module, optimizers: Sequence[Optimizer], saved: checkpoint.Checkpoint) -> None:
     """Put the saved state into the model and its optimizers."""
+    put(fabric, model, saved.model)
     if sharded(fabric):
-        given: Any = saved.model
-        whole.set_model_state_dict(model, given, options=_GIVEN)
         for optimizer, state in zip(optimizers, saved.optimizers, strict=True):
             whole.set_optimizer_state_dict(model, plain(optimizer), state, options=_GIVEN)
         return
-    checkpoint.load_weights(model, saved.model)
     for optimizer, state in zip(optimizers, saved.optimizers, strict=True):
         plain(optimizer).load_state_dict(state)

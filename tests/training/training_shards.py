@@ -11,6 +11,7 @@ from torch.distributed.fsdp import fully_shard
 from training_toy import Model, Toy
 
 from regard.training import checkpoint, shards
+from regard.training.average import Average
 
 folder = Path(sys.argv[1])
 fabric = Mock(strategy=Mock(spec=FSDPStrategy))  # Fabric itself takes FSDP on GPUs only
@@ -50,6 +51,17 @@ assert path is not None
 shards.restore(fabric, other, [its], checkpoint.load(path))
 for number in (1, 2):
     assert step(model, optimizer, number) == step(other, its, number)
+average = Average(list(model.parameters()), 0.9)
+seen = []
+for number in (3, 4):
+    step(model, optimizer, number)
+    average.add()
+    seen.append(shards.weights(fabric, model))
+with average.shown():
+    averaged = shards.weights(fabric, model)
+if dist.get_rank() == 0:
+    for name, value in averaged.items():
+        torch.testing.assert_close(value, (0.9 * seen[0][name] + seen[1][name]) / 1.9)
 dist.barrier()
 dist.destroy_process_group()
 print("same")
