@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from regard.data import pieces
-from regard.data.encode import Encoded, encode
+from regard.data.encode import Encoded, Encoder
 from regard.data.same import Key, alone
 from regard.data.shards import Shard
 from regard.data.tokenise import bar, joined, tokenise
@@ -91,9 +91,7 @@ class Corpus:
             about = json.loads(path.read_text(encoding="utf-8"))
             names, fingerprint = about["shards"], about["fingerprint"]
         except FileNotFoundError:
-            raise UserError(
-                f"{folder} holds no corpus: there is no {NAME}; build it again, and it is made whole"
-            ) from None
+            raise UserError(f"{folder} holds no corpus: there is no {NAME}; build it first, or again") from None
         except (OSError, ValueError, KeyError, TypeError) as problem:
             raise UserError(f"cannot read {path}: {problem}; delete it and build the corpus again") from None
         shards = [Shard(path.with_name(name)) for name in names]
@@ -113,15 +111,14 @@ class Corpus:
         texts = [texts] if isinstance(texts, str) else list(texts)
         raw = [text.encode() for text in texts if text]
         blocks = [pieces.Block(Path(f"text {i}"), 0, data, True, True, len(data)) for i, data in enumerate(raw)]
-        return cls(_stream([encode(tokenizer, block, documents) for block in blocks]))
+        return cls(_stream([*map(Encoder(tokenizer, documents), blocks)]))
 
     @classmethod
     def of_ids(cls, documents: Iterable[Sequence[int]]) -> Corpus:
         """A small corpus in memory from ids, [EOS] put after each document. It knows no characters and no bytes."""
-        done = [
-            Encoded(np.array([*ids, EOS], np.uint32), np.zeros(1, np.int64), _mark(len(ids) + 1)) for ids in documents
-        ]
-        return cls(_stream(done))
+        arrays = [np.array([*ids, EOS], np.uint32) for ids in documents]
+        first = np.zeros(1, np.int64)
+        return cls(_stream([Encoded(ids, first, np.array([[len(ids), 0, 0]], np.int64)) for ids in arrays]))
 
     @property
     def tokens(self) -> int:
@@ -164,8 +161,11 @@ class Corpus:
         return self._stream.read(starts + self.start, length)
 
     def lengths(self, start: int, stop: int) -> tuple[int, int]:
-        """Characters and bytes of the text of tokens start..stop. Exact for the whole corpus, for whole blocks, and where
-        each token is a character; elsewhere the ends are interpolated between marks that stand 8 KB apart."""
+        """Characters and bytes of the text of tokens start..stop.
+
+        Exact for the whole corpus and where each token is a character; elsewhere the two ends are interpolated between
+        marks, which stand about 8 KB of text apart.
+        """
         marks = self._stream.marks
         ends = np.array([start, stop]) + self.start
         characters, size = (round(float(np.diff(np.interp(ends, marks[:, 0], marks[:, i]))[0])) for i in (1, 2))
@@ -194,9 +194,10 @@ def build(
 ) -> Corpus:
     """Tokenise files and folders of text into `folder`, or open what is there if it is of the same text and tokenizer.
 
-    A document is a file, what stands between blank lines (`blank`), or a line (`line`). A build that was stopped goes on
-    where its last whole shard ends.
+    A document is a file, what stands between blank lines (`blank`), or a line (`line`). A build that was stopped goes
+    on where its last whole shard ends.
     """
+    encoder = Encoder(tokenizer, documents)
     files, notes = pieces.find(paths)
     for note in notes:
         say(note)
@@ -209,16 +210,13 @@ def build(
         key = Key.of(files, tokenizer, documents)
         if not key.matches(folder / NAME):
             (folder / NAME).unlink(missing_ok=True)
+            fingerprint = key.fingerprint
             with bar(key.size, progress, say) as shown:
-                names = tokenise(files, tokenizer, folder, key.fingerprint, documents, workers, shown)
+                names = tokenise(files, encoder, folder, fingerprint, workers, shown)
             if not names:
                 raise UserError(f"there is no text in {', '.join(map(str, files[:3]))}: all files are empty")
             key.write(folder / NAME, names)
     return Corpus.open(folder)
-
-
-def _mark(tokens: int) -> np.ndarray:
-    return np.array([[tokens, 0, 0]], np.int64)
 
 
 def _joined(marks: Sequence[np.ndarray]) -> np.ndarray:

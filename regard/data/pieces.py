@@ -1,8 +1,8 @@
-"""Text of any size, read in blocks and cut where a cut changes no token: before the last blank of a run.
+"""Text of any size, read in blocks and cut where a cut changes no token: before a single blank.
 
-A byte-level BPE takes the space before a word into the word, and a run of blanks but for its last one is a token: so the
-last blank begins a new token, whatever stands before it. Two things hold text together across a blank, a zero width
-joiner and "<br />"; there no cut is made. Whole words, words between blanks and single characters never reach over one.
+A byte-level BPE takes the space before a word into the word, and a line end there is a token: so a blank begins a new
+token, whatever stands before it. Two things hold text together across a blank, a zero width joiner and "<br />"; there
+no cut is made. Whole words, words between blanks and single characters never reach over one.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from regard.errors import UserError, nearest
+from regard.errors import UserError, choices, nearest
 
 SUFFIXES = (".txt", ".txt.gz", ".md", ".md.gz", ".text")
 DOCUMENTS = ("file", "blank", "line")
 BLOCK = 1 << 20  # bytes that are tokenised at once
 
-# A character that is no blank: of the bytes that begin a Unicode blank (U+0085, 00A0, 1680, 2000.., 205F, 3000) only those
-# that clearly begin something else.
+# A character that is no blank. Bytes that may begin a Unicode blank (U+0085, 00A0, 1680, 2000.., 205F, 3000) count only
+# with a second one that makes them something else.
 _SEEN = rb"[!-~\xc3-\xdf\xe0\xe4-\xf4]|\xc2[^\x85\xa0]|\xe1[^\x9a]|\xe2[^\x80\x81]|\xe3[^\x80]"
 CUT = re.compile(rb"(?<!\s)(?<!\xe2\x80\x8d)(?:\n| (?![/>]))(?=" + _SEEN + rb")|(?<=\S\r)\n(?=" + _SEEN + rb")")
 _BLANK_LINES = re.compile(rb"\r?\n(?:[ \t\r\f\v]*\n)+")
@@ -44,14 +44,14 @@ class Block:
     """Bytes of the file on disk read so far, for the progress bar."""
 
 
-def find(paths: Iterable[str | Path]) -> tuple[list[Path], list[str]]:
+def find(paths: str | Path | Iterable[str | Path]) -> tuple[list[Path], list[str]]:
     """The text files that are meant, folders by name, each once; and notes on what was left out."""
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
     found: dict[Path, Path] = {}
     notes: list[str] = []
     for path in map(Path, paths):
         try:
-            files = _inside(path, notes) if path.is_dir() else [_known(path)]
+            files = _inside(path, notes) if path.is_dir() else [_text(path)]
         except OSError as problem:
             raise UserError(f"cannot read {path}: {problem.strerror or problem}") from None
         for file in files:
@@ -67,9 +67,7 @@ def blocks(
     file: Path, documents: str = "file", size: int = BLOCK, offset: int = 0, starts: bool = True
 ) -> Iterator[Block]:
     """The text of a file in blocks of about `size` bytes, from `offset` on (of the unpacked text)."""
-    if documents not in DOCUMENTS:
-        raise UserError(f"documents={documents!r} is not known; {nearest(documents, DOCUMENTS)}")
-    end = {"file": None, "blank": _BLANK_LINES, "line": _LINE}[documents]
+    end = {"file": None, "blank": _BLANK_LINES, "line": _LINE}[known(documents)]
     data, look = bytearray(), size
     try:
         with open(file, "rb") as packed, _unpacked(packed, file) as stream:
@@ -91,6 +89,13 @@ def blocks(
                 yield Block(file, offset, bytes(data), starts, True, packed.tell())
     except (OSError, EOFError, zlib.error) as problem:
         raise UserError(f"cannot read {file}: {problem}; check it, or fetch it again") from None
+
+
+def known(documents: str) -> str:
+    """How documents are cut, if that is known."""
+    if documents not in DOCUMENTS:
+        raise UserError(f"documents={documents!r} is not known; {choices(documents, DOCUMENTS)}")
+    return documents
 
 
 def texts(block: Block, documents: str) -> list[tuple[bytes, bool]]:
@@ -146,7 +151,7 @@ def _inside(folder: Path, notes: list[str]) -> list[Path]:
     return known
 
 
-def _known(path: Path) -> Path:
+def _text(path: Path) -> Path:
     if not path.exists():
         names = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
         raise UserError(f"no such file: {str(path)!r}" + (f"; {nearest(path.name, names)}" if names else ""))

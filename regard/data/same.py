@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from regard.data.shards import replace
+from regard.data.shards import Broken, Shard, replace
 from regard.data.tokenizer import Tokenizer
 from regard.errors import UserError
 
@@ -52,13 +52,14 @@ class Key:
         return whole.hexdigest()
 
     def matches(self, path: Path) -> bool:
-        """Whether the corpus described at `path` is of the same contents."""
+        """Whether the corpus described at `path` is whole and of the same contents."""
         try:
             about = json.loads(path.read_text(encoding="utf-8"))
             same = (about["format"], about["tokenizer"], about["documents"]) == (FORMAT, self.tokenizer, self.documents)
-            whole = all(path.with_name(name).exists() for name in about["shards"])
-            return same and whole and (about["seen"] == self.seen or about["fingerprint"] == self.fingerprint)
-        except (OSError, ValueError, KeyError, TypeError):
+            if not same or (about["seen"] != self.seen and about["fingerprint"] != self.fingerprint):
+                return False
+            return all(Shard(path.with_name(n)).about["fingerprint"] == about["fingerprint"] for n in about["shards"])
+        except (Broken, OSError, ValueError, KeyError, TypeError):
             return False
 
     def write(self, path: Path, shards: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Shards: a stretch of a token stream in one safetensors file, written whole or not at all, and read through a memory map."""
+"""Shards: a stretch of tokens in one safetensors file, written whole or not at all, and read through a memory map."""
 
 from __future__ import annotations
 
@@ -68,6 +68,6 @@ class Shard:
         return array.reshape(entry["shape"])
 
     def forget(self) -> None:
-        """Let go of the pages that were read. They stay in the system's cache, and this process holds them no longer."""
+        """Let go of the pages that were read. They stay in the system's cache, not in this process."""
         if hasattr(mmap, "MADV_DONTNEED"):
             self._map.madvise(mmap.MADV_DONTNEED)

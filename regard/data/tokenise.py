@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from regard.data import pieces, shards
-from regard.data.encode import Encoded, encode
-from regard.data.tokenizer import Tokenizer
+from regard.data.encode import Encoded, Encoder
 
 SHARD = 1 << 24  # tokens, or somewhat more
 PLAIN_SECONDS = 10.0
@@ -25,10 +24,9 @@ PLAIN_SECONDS = 10.0
 
 def tokenise(
     files: Sequence[Path],
-    tokenizer: Tokenizer,
+    encoder: Encoder,
     folder: Path,
     fingerprint: str,
-    documents: str,
     workers: int | None,
     shown: Callable[[int], None],
 ) -> list[str]:
@@ -44,12 +42,13 @@ def tokenise(
 
     first, sizes = place[0], np.cumsum([0, *(file.stat().st_size for file in files)]).tolist()
     shown(sizes[first])
-    work = ((i, block) for i, block in _blocks(files, documents, place))
-    for i, block, done in in_order(work, lambda block: encode(tokenizer, block, documents), workers):
-        pending.append(done)
-        shown(sizes[i] + block.read)
-        if sum(len(d.ids) for d in pending) >= SHARD:
-            flush((i, block.offset + len(block.data), block.ends))
+    work = _blocks(files, encoder.documents, place)
+    with contextlib.closing(in_order(work, encoder, workers)) as all_done:
+        for i, block, done in all_done:
+            pending.append(done)
+            shown(sizes[i] + block.read)
+            if sum(len(d.ids) for d in pending) >= SHARD:
+                flush((i, block.offset + len(block.data), block.ends))
     if pending:
         flush((len(files), 0, True))
     return names
@@ -72,7 +71,7 @@ def joined(done: Sequence[Encoded]) -> dict[str, np.ndarray]:
 
 def in_order(
     work: Iterable[tuple[int, pieces.Block]], encode: Callable[[pieces.Block], Encoded], workers: int | None = None
-) -> Iterator[tuple[int, pieces.Block, Encoded]]:
+) -> Generator[tuple[int, pieces.Block, Encoded], None, None]:
     """Encode blocks in threads, and give them back as they came.
 
     The library lets go of the interpreter while it works and spreads each block over its own threads. One more block
