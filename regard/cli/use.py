@@ -121,17 +121,25 @@ def predict(
 def look(
     run: RunFolder,
     text: Annotated[str, typer.Argument(help="The text to look at.")],
-    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("look.html"),
+    out: Annotated[
+        Path, typer.Option(help="The page to write (.html), or the text with its weights drawn (.svg, .png).")
+    ] = Path("look.html"),
+    label: Annotated[str | None, typer.Option(help="The class to ask about, if not the most probable one.")] = None,
     import_: Imports = None,
     json_: Annotated[bool, typer.Option("--json", help="What was seen as JSON on stdout, and no page.")] = False,
 ) -> None:
     """Write one self-contained page that shows what the model looks at, and how far to believe it.
 
     \b
-    Example:
+    Examples:
       regard look runs/han "The room was cold. We loved the food, though." --out look.html
+      regard look runs/han "The room was cold. We loved the food, though." --label negative --out look.svg
     """
-    seen = open_run(run, import_, "look").look(_whole(text))
+    from regard.runs.look import form
+
+    if not json_:
+        form(out)
+    seen = open_run(run, import_, "look").look(_whole(text), label=label)
     if json_:
         print(json.dumps({k: v for k, v in seen.data.items() if k != "maps"}, ensure_ascii=False))
         return
@@ -139,4 +147,5 @@ def look(
     print(f"{prediction['label']}\t{prediction['probabilities'][prediction['label']]:.4f}")
     if seen.data.get("faithfulness"):
         print(seen.data["faithfulness"]["sentence"])
-    print(f"page: {seen.save(out)}")
+    kind = "page" if out.suffix.lower() == ".html" else "drawing"
+    print(f"{kind}: {seen.save(out, say=_say(True))}")

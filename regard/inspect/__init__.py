@@ -4,6 +4,7 @@ from regard.inspect.edit import ablate, edit, hide, uniform
 from regard.inspect.explain import Explanation, explain
 from regard.inspect.faithfulness import Faithfulness, faithfulness
 from regard.inspect.maps import AttentionMap, maps
+from regard.inspect.overlap import Overlap, overlap
 from regard.inspect.record import Call, Recording, attends, record
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "Call",
     "Explanation",
     "Faithfulness",
+    "Overlap",
     "Recording",
     "ablate",
     "attends",
@@ -19,6 +21,7 @@ __all__ = [
     "faithfulness",
     "hide",
     "maps",
+    "overlap",
     "record",
     "uniform",
 ]

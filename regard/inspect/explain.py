@@ -19,11 +19,14 @@ from regard.inspect.maps import AttentionMap
 
 @dataclass(frozen=True)
 class Explanation:
-    """tokens (n,) sum to one; sentences (s,) where the model reads in two levels; how, in words for the reader."""
+    """tokens (n,) sum to one; where the model reads in two levels, sentences (s,) and `within` (n,), the weight of each
+    token in its own sentence; where it reads several times, hops (r, n); how, in words for the reader."""
 
     tokens: Tensor
     sentences: Tensor | None
     how: str
+    within: Tensor | None = None
+    hops: Tensor | None = None
 
 
 def explain(found: list[AttentionMap]) -> Explanation | None:
@@ -33,12 +36,15 @@ def explain(found: list[AttentionMap]) -> Explanation | None:
         return None
     top = ends[-1].weights.mean((0, 1))
     if ends[-1].columns == "tokens":
-        hops = ends[-1].weights.shape[0] * ends[-1].weights.shape[1]
+        hops = ends[-1].weights.flatten(0, 1)
         how = "the weights with which the last layer's words are pooled"
-        return Explanation(top, None, f"{how}, mean of {hops} hops" if hops > 1 else how)
+        if len(hops) == 1:
+            return Explanation(top, None, how)
+        return Explanation(top, None, f"{how}, mean of {len(hops)} hops", hops=hops)
     below = [m for m in found if m.rows == ends[-1].columns and m.columns == "tokens"]
     if not below:
         return None
     words = torch.stack([m.weights.mean(0) for m in below]).mean(0)
     how = "weight of the sentence times weight of the word in it"
-    return Explanation(top @ words, top, f"{how}, mean of {len(below)} readings" if len(below) > 1 else how)
+    how = f"{how}, mean of {len(below)} readings" if len(below) > 1 else how
+    return Explanation(top @ words, top, how, within=words.sum(0))

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from regard.errors import UserError, nearest
 from regard.inspect.edit import edited
 from regard.masks import Mask
-from regard.places import Places
+from regard.places import At, Places
 from regard.seam import Attend, Scores
 
 
@@ -41,6 +41,8 @@ class Recording:
     """All calls, in the order they happened."""
 
     calls: list[Call] = field(default_factory=list)
+    passed: list[str] = field(default_factory=list)
+    """Sites where a map would have had more cells than asked for."""
 
     @property
     def sites(self) -> list[str]:
@@ -83,8 +85,10 @@ def record(
     *,
     heads: list[int] | None = None,
     dtype: torch.dtype | None = None,
+    most: int | None = None,
 ) -> Iterator[Recording]:
-    """Record the weights at the given sites (all by default), of the given heads, kept in the given precision."""
+    """Record the weights at the given sites (all by default), of the given heads, kept in the given precision. Maps of
+    more than `most` cells (queries times keys, of one head) are passed over, their weights never computed."""
     chosen = attends(model, sites)
     if not chosen:
         raise UserError(f"{type(model).__name__} has no attention to record")
@@ -93,6 +97,10 @@ def record(
     def listen(site: str, module: Attend):
         def hook(_: nn.Module, args: tuple, kwargs: dict, output: Tensor) -> None:
             scores, _value, mask = given(*args, **kwargs)
+            if most is not None and count(scores.places.q_at) * count(scores.places.k_at) > most:
+                if site not in recording.passed:
+                    recording.passed.append(site)
+                return
             with torch.no_grad():
                 weights = edited(module, scores.weights(mask), scores)
                 if heads is not None:
@@ -114,10 +122,15 @@ def record(
             handle.remove()
         for module, was in training.items():
             module.training = was
-    if not recording.calls:
+    if not recording.calls and not recording.passed:
         raise UserError("nothing was recorded: call the model inside `with record(model)`")
 
 
 def given(scores: Scores, value: Tensor, mask: Mask | None = None) -> tuple[Scores, Tensor, Mask | None]:
     """The arguments of Attend.forward by their places, however they were passed."""
     return scores, value, mask
+
+
+def count(at: At) -> int:
+    """How many places."""
+    return at.shape[-1] if isinstance(at, Tensor) else len(at)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
 from regard.data import documents
 from regard.data.read import Table, read
@@ -94,11 +94,23 @@ class Classifier(Run):
         truth = numbers(table.labels or [], self.labels, "" if isinstance(data, Table) else str(data))
         return {"rows": len(table.texts), **classify.metrics(self.probabilities(table.texts, say), truth)}
 
-    def look(self, text: str, *, evidence: list[tuple[int, int]] | None = None, faithful: bool = True):
-        """A page that shows what the model looks at in this text; in a notebook it shows itself."""
+    def look(
+        self,
+        text: str,
+        *,
+        label: str | None = None,
+        evidence: list[tuple[int, int]] | None = None,
+        faithful: bool = True,
+    ):
+        """A page that shows what the model looks at in this text, asked about its prediction or about another label; in
+        a notebook it shows itself."""
         from regard.runs.look import look
 
-        return look(self, text, evidence=evidence, faithful=faithful)
+        return look(self, text, label=label, evidence=evidence, faithful=faithful)
+
+    def chances(self, logits: Tensor) -> Tensor:
+        """p(class) of a model's logits (..., classes)."""
+        return classify.chances(logits)
 
 
 def numbers(labels: list[str], classes: list[str], where: str = "") -> np.ndarray:

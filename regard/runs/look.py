@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,19 +14,20 @@ from torch import Tensor, nn
 from regard import viewer
 from regard.data import batches, documents
 from regard.data.tokenizer import UNK
-from regard.errors import UserError
-from regard.inspect import attends, explain, faithfulness, maps, record
+from regard.errors import UserError, nearest
+from regard.inspect import Explanation, attends, explain, faithfulness, maps, overlap, record
 from regard.tasks.classify import sentence_numbers
 
 if TYPE_CHECKING:
     from regard.runs.classifier import Classifier
 
-MOST_MAP_TOKENS = 512
+MOST_CELLS = 512 * 512  # of a map that is shown; larger ones are never computed
 BATCH_TOKENS = 16_384
+FORMS = (".html", ".svg", ".png")
 
 
 class Look:
-    """What was seen; `data` is plain data, `save` writes the page, a notebook shows it."""
+    """What was seen; `data` is plain data, `save` writes the page or a drawing of the text, a notebook shows it."""
 
     def __init__(self, data: dict[str, Any]):
         self.data = data
@@ -34,22 +35,53 @@ class Look:
     def html(self) -> str:
         return viewer.page(self.data)
 
-    def save(self, path: str | Path) -> Path:
-        path = Path(path)
+    def svg(self) -> str:
+        return viewer.svg(self.data)
+
+    def png(self, say: Callable[[str], Any] = print) -> bytes:
+        """`say` is told what could not be drawn as it should, for want of a font."""
+        from regard.viewer.png import png
+
+        painted, notes = png(self.data)
+        for note in notes:
+            say(note)
+        return painted
+
+    def save(self, path: str | Path, say: Callable[[str], Any] = print) -> Path:
+        """As a page (.html), or the text with its weights as a drawing (.svg, .png)."""
+        path = form(path)
+        content = {".html": self.html, ".svg": self.svg, ".png": lambda: self.png(say)}[path.suffix.lower()]()
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(self.html(), encoding="utf-8")
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
         return path
 
     def _repr_html_(self) -> str:
         return viewer.notebook(self.data)
 
 
-def look(run: Classifier, text: str, *, evidence: list[tuple[int, int]] | None = None, faithful: bool = True) -> Look:
-    """`evidence`: character spans that are known to decide, where they are known."""
+def form(path: str | Path) -> Path:
+    """The path, if its ending is one that a look can be saved as."""
+    if Path(path).suffix.lower() not in FORMS:
+        raise UserError(f"a look is saved as {', '.join(FORMS)}, and {str(path)!r} was given")
+    return Path(path)
+
+
+def look(
+    run: Classifier,
+    text: str,
+    *,
+    label: str | None = None,
+    evidence: list[tuple[int, int]] | None = None,
+    faithful: bool = True,
+) -> Look:
+    """`label`: which class is asked about, if not the most probable one; `evidence`: character spans that are known to
+    decide, where they are known."""
     if not isinstance(run.model, nn.Module) or run.tokenizer is None or not attends(run.model):
         raise UserError(f"model {run.settings.model_name!r} has no attention to look at")
     if not text.strip():
         raise UserError("there is nothing to look at: the text is empty")
+    if label is not None and label not in run.labels:
+        raise UserError(f"the run knows no label {label!r}; {nearest(label, run.labels)}")
     most = run.settings.data.max_tokens
     found = documents.encode([text], run.tokenizer, max_tokens=most)
     encoding = run.tokenizer.encode(text)
@@ -57,10 +89,10 @@ def look(run: Classifier, text: str, *, evidence: list[tuple[int, int]] | None =
     ids = torch.from_numpy(found.ids.astype(np.int64))
     sentences = torch.from_numpy(sentence_numbers(found).astype(np.int64))
     bounds = found.document(0)[1]
-    with torch.no_grad(), record(run.model) as recording:
+    with torch.no_grad(), record(run.model, most=MOST_CELLS) as recording:
         out = run.model(ids[None], torch.ones(1, n, dtype=torch.bool), sentences[None])
-    chances = out.logits[0].float().softmax(-1)
-    best = int(chances.argmax())
+    chances = run.chances(out.logits[0])
+    target = int(chances.argmax()) if label is None else run.labels.index(label)
     seen = maps(recording, 0, {"tokens": n, "sentences": len(bounds) - 1, "document": 1})
     spoken = explain(seen)
     offsets, words = encoding.offsets[:n] or [(0, len(text))], encoding.words[:n] or [0]
@@ -75,29 +107,46 @@ def look(run: Classifier, text: str, *, evidence: list[tuple[int, int]] | None =
         ],
         "sentences": [[int(a), int(b)] for a, b in pairwise(bounds)],
         "prediction": {
-            "label": run.labels[best],
-            "probabilities": {label: float(p) for label, p in zip(run.labels, chances, strict=True)},
+            "label": run.labels[target],
+            "probabilities": {name: float(p) for name, p in zip(run.labels, chances, strict=True)},
         },
         "maps": [
             {**viewer.quantise(m.weights.numpy()), "site": m.site, "rows": m.rows, "columns": m.columns}
             for m in seen
-            if max(m.weights.shape[1:]) <= MOST_MAP_TOKENS
+            if m.weights.shape[1] * m.weights.shape[2] <= MOST_CELLS
         ],
         "notes": [f"The text has more than {most} tokens; only the first {most} were read."] if found.cut else [],
     }
-    if any(max(m.weights.shape[1:]) > MOST_MAP_TOKENS for m in seen):
-        data["notes"].append(f"Maps of more than {MOST_MAP_TOKENS} tokens a side are left out.")
+    if len(data["maps"]) < len(recording.sites) + len(recording.passed):
+        data["notes"].append(f"Maps of more than {MOST_CELLS:,} cells are left out.")
     if spoken is not None:
         weights = spoken.tokens.double().numpy()
-        data["weights"], data["weights_how"] = weights.tolist(), spoken.how
-        if spoken.sentences is not None:
-            data["sentence_weights"] = spoken.sentences.tolist()
+        data |= _spoken(spoken, weights)
         if evidence is not None:
             data["evidence"] = [list(span) for span in evidence]
             data["evidence_share"] = evidence_share(weights, offsets, evidence)
         if faithful:
-            data["faithfulness"] = _faithfulness(run.model, ids, sentences, weights, words, run.labels[best], best)
+            data["faithfulness"] = _faithfulness(run, ids, sentences, weights, words, target)
     return Look(data)
+
+
+def _spoken(spoken: Explanation, weights: np.ndarray) -> dict[str, Any]:
+    """What explains, as plain data."""
+    data: dict[str, Any] = {"weights": weights.tolist(), "weights_how": spoken.how}
+    if spoken.sentences is not None and spoken.within is not None:
+        data["sentence_weights"], data["within"] = spoken.sentences.tolist(), spoken.within.tolist()
+    if spoken.hops is not None:
+        shared = overlap(spoken.hops)
+        data["hops"] = {
+            "weights": spoken.hops.tolist(),
+            "overlap": {
+                "pairs": shared.pairs.tolist(),
+                "between": shared.between,
+                "own": shared.own,
+                "penalty": shared.penalty,
+            },
+        }
+    return data
 
 
 def evidence_share(
@@ -109,8 +158,11 @@ def evidence_share(
 
 
 def _faithfulness(
-    model: nn.Module, ids: Tensor, sentences: Tensor, weights: np.ndarray, words: Sequence[int], label: str, target: int
+    run: Classifier, ids: Tensor, sentences: Tensor, weights: np.ndarray, words: Sequence[int], target: int
 ) -> dict[str, Any]:
+    model = run.model
+    assert isinstance(model, nn.Module)
+
     def predict(kept: Sequence[np.ndarray]) -> np.ndarray:
         rows = [np.flatnonzero(k) for k in kept]
         chances = np.empty(len(rows), np.float32)
@@ -128,9 +180,9 @@ def _faithfulness(
             batch[i, : len(row)], numbers[i, : len(row)], mask[i, : len(row)] = ids[row], sentences[row], True
             if not len(row):
                 batch[i, 0], mask[i, 0] = UNK, True
-        return model(batch, mask, numbers).logits.float().softmax(-1)[:, target].numpy()
+        return run.chances(model(batch, mask, numbers).logits)[:, target].numpy()
 
-    found = faithfulness(predict, weights, words, label)
+    found = faithfulness(predict, weights, words, run.labels[target])
     rows = [
         {"measure": m.name, "attention": m.attention, "random": m.random, "uniform": None, "explain": m.explain}
         for m in found.measures

@@ -77,8 +77,7 @@ class Classify:
         return terms | {name: Term(total, weight) for name, (total, weight) in out.terms.items()}
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
-        chances = probabilities(model, self.valid, batch_tokens=2 * self.batch_tokens)
-        return metrics(chances, self.valid_labels)
+        return metrics(probabilities(model, self.valid, batch_tokens=2 * self.batch_tokens), self.valid_labels)
 
 
 def sentence_numbers(documents: Documents) -> np.ndarray:
@@ -104,6 +103,11 @@ def collate(documents: Documents, numbers: np.ndarray, labels: np.ndarray, indic
     )
 
 
+def chances(logits: Tensor) -> Tensor:
+    """p(class) of logits (..., classes)."""
+    return logits.float().softmax(-1)
+
+
 @torch.no_grad()
 def probabilities(model: nn.Module, documents: Documents, *, batch_tokens: int = 16_384) -> np.ndarray:
     """p(class) of each document, (n, classes), in their order."""
@@ -114,11 +118,10 @@ def probabilities(model: nn.Module, documents: Documents, *, batch_tokens: int =
     for indices in plan:
         batch = collate(documents, numbers, labels, indices)
         out = model(batch.ids.to(device), batch.mask.to(device), batch.sentences.to(device))
-        rows.append(out.logits.float().softmax(-1).cpu().numpy())
-    order = np.concatenate(plan)
-    chances = np.concatenate(rows)
-    back = np.empty_like(chances)
-    back[order] = chances
+        rows.append(chances(out.logits).cpu().numpy())
+    order, found = np.concatenate(plan), np.concatenate(rows)
+    back = np.empty_like(found)
+    back[order] = found
     return back
 
 

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from regard.viewer.assets import document
 from regard.viewer.check import checked
-from regard.viewer.words import Layout, even_share, layout
+from regard.viewer.words import Layout, even_share, hop_layouts, layout
 
 CSS = ["theme.css", "text.css", "viewer.css"]
 JS = ["hover.js", "core.js", "maps.js", "glance.js", "heatmap.js", "export.js", "main.js"]
@@ -33,6 +33,7 @@ def page(look: dict[str, Any]) -> str:
         top=chances[:SHOWN],
         rest=chances[SHOWN:],
         even=even_share(look),
+        hops=hop_layouts(look),
     )
 
 

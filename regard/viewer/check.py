@@ -16,6 +16,8 @@ OPTIONAL = {
     "weights": None,
     "weights_how": "",
     "sentence_weights": None,
+    "within": None,
+    "hops": None,
     "evidence": None,
     "evidence_share": None,
     "maps": [],
@@ -33,6 +35,9 @@ def checked(look: dict[str, Any]) -> dict[str, Any]:
     look = {**OPTIONAL, **{key: value for key, value in look.items() if value is not None or key not in OPTIONAL}}
     _tokens(look)
     _numbers("weights", look["weights"], len(look["tokens"]), "tokens")
+    _numbers("within", look["within"], len(look["tokens"]), "tokens")
+    for number, hop in enumerate((look["hops"] or {}).get("weights", [])):
+        _numbers(f"hops[{number}]", hop, len(look["tokens"]), "tokens")
     _numbers("sentence_weights", look["sentence_weights"], len(look["sentences"]), "sentences")
     for span in look["evidence"] or []:
         if not 0 <= span[0] <= span[1] <= len(look["text"]):

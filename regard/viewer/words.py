@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+MOST_HOP_TOKENS = 20_000  # hops times tokens that are drawn as texts side by side
+
 
 @dataclass
 class Word:
@@ -21,6 +23,8 @@ class Word:
     number: int | None = None
     weight: float | None = None
     shade: float = 0.0  # weight / the largest weight of a word, at most 1
+    within: float | None = None  # its weight in its own sentence, where sentences have weights too
+    within_shade: float = 0.0  # the same / the largest in that sentence
     tokens: list[int] = field(default_factory=list)
     parts: list[tuple[str, bool]] = field(default_factory=list)  # (text, is it evidence)
     tip: str = ""
@@ -51,15 +55,29 @@ def layout(look: dict[str, Any]) -> Layout:
     peak = max((word.weight or 0.0 for word in words), default=0.0)
     for word in [*words, *others]:
         word.shade = min(1.0, (word.weight or 0.0) / peak) if peak else 0.0
-        word.tip = _tip(word, look["tokens"], look["weights"])
     lines = _lines(look)
     starts = [line.start for line in lines]
     for word in words:
         lines[max(0, bisect_right(starts, word.start) - 1)].words.append(word)
+    for line in lines:
+        _within(line, look["within"])
+        for word in line.words:
+            word.tip = _tip(word, line, look["tokens"], look["weights"])
+    for word in others:
+        word.tip = _tip(word, None, look["tokens"], look["weights"])
     _fill(lines, look["text"], words[-1].end if words else 0)
     for word in (word for line in lines for word in line.words):
         word.parts = _parts(word, look["evidence"] or [])
     return Layout([line for line in lines if line.words], others, peak)
+
+
+def hop_layouts(look: dict[str, Any]) -> list[Layout]:
+    """The same text once for each hop, shaded by what that hop regards; none where they would fill a book."""
+    hops = (look["hops"] or {}).get("weights") or []
+    if len(hops) * len(look["tokens"]) > MOST_HOP_TOKENS:
+        return []
+    plain = {**look, "sentence_weights": None, "within": None}
+    return [layout({**plain, "weights": weights}) for weights in hops]
 
 
 def even_share(look: dict[str, Any]) -> float | None:
@@ -154,8 +172,23 @@ def _parts(word: Word, evidence: list[Any]) -> list[tuple[str, bool]]:
     ]
 
 
-def _tip(word: Word, tokens: list[Any], weights: list[float] | None) -> str:
+def _within(line: Line, weights: list[float] | None) -> None:
+    """What the words of a sentence weigh among each other."""
+    if weights is None:
+        return
+    for word in line.words:
+        word.within = float(sum(weights[i] for i in word.tokens))
+    peak = max((word.within or 0.0 for word in line.words), default=0.0)
+    for word in line.words:
+        word.within_shade = (word.within or 0.0) / peak if peak else 0.0
+
+
+def _tip(word: Word, line: Line | None, tokens: list[Any], weights: list[float] | None) -> str:
     if weights is None or word.weight is None:
         return ""
-    pieces = " + ".join(f"{tokens[i]['text'].strip()} {weights[i]:.4g}" for i in word.tokens)
-    return f"{word.text}  {word.weight:.4g}" + (f"  =  {pieces}" if len(word.tokens) > 1 else "")
+    said = f"{word.text}  {word.weight:.4g}"
+    if len(word.tokens) > 1:
+        said += "  =  " + " + ".join(f"{tokens[i]['text'].strip()} {weights[i]:.4g}" for i in word.tokens)
+    if line is not None and line.weight is not None and word.within is not None:
+        said += f"  =  {word.within:.4g} in its sentence × {line.weight:.4g} of the sentence"
+    return said

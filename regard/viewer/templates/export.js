@@ -48,8 +48,8 @@ const xml = (text) => text.replace(/[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD\u{10000}-
   .replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
 // The browser lays the text out (it knows about scripts that run from right to left); the drawing copies where things fell.
 const WIDE = 760, PAD = 24;
-function textSvg() {
-  const prose = document.querySelector("#text .prose").cloneNode(true);
+function drawing(what) {
+  const prose = document.querySelector(what).cloneNode(true);
   prose.classList.add("for-drawing");
   prose.style.width = `${WIDE - 2 * PAD}px`;
   document.body.append(prose);
@@ -59,7 +59,8 @@ function textSvg() {
   const f = (value) => value.toFixed(2);
   const parts = [];
   for (const word of prose.querySelectorAll(".word")) {
-    const shade = 0.82 * parseFloat(word.style.getPropertyValue("--a"));
+    const kind = prose.classList.contains("by-sentence") && word.style.getPropertyValue("--s") ? "--s" : "--a";
+    const shade = 0.82 * parseFloat(word.style.getPropertyValue(kind));
     for (const { x, y, w, h } of boxes(word)) {
       parts.push(`<rect x="${f(x)}" y="${f(y)}" width="${f(w)}" height="${f(h)}" rx="2" fill="#e88016" fill-opacity="${shade.toFixed(4)}"/>`);
     }
@@ -90,7 +91,7 @@ function* runs(prose, place, f) {
     const style = getComputedStyle(node.parentElement);
     context.font = `${style.fontSize} ${style.fontFamily}`;
     const { fontBoundingBoxAscent: up, fontBoundingBoxDescent: down } = context.measureText("x");
-    const small = node.parentElement.classList.contains("figure") ? ' fill="#67625a"' : "";
+    const small = node.parentElement.matches(".figure, figcaption") ? ' fill="#67625a"' : "";
     const turned = style.direction === "rtl" ? ' direction="rtl" text-anchor="end"' : "";
     for (const { text, box } of fragments(node)) {
       const { x, y, w, h } = place(box);
@@ -124,8 +125,26 @@ function* fragments(node) {
   }
 }
 
+// The drawing painted by the browser; by a data: address, as a frame without an origin may not read its own blobs back.
+async function paintedDrawing(what) {
+  const picture = new Image();
+  picture.src = `data:image/svg+xml,${encodeURIComponent(drawing(what))}`;
+  await picture.decode();
+  const canvas = document.createElement("canvas");
+  const scale = Math.min(2, Math.sqrt(1.6e7 / (picture.width * picture.height)));
+  canvas.width = Math.round(picture.width * scale);
+  canvas.height = Math.round(picture.height * scale);
+  canvas.getContext("2d").drawImage(picture, 0, 0, canvas.width, canvas.height);
+  return new Promise((done) => canvas.toBlob(done, "image/png"));
+}
+const savePainted = async (name, what) => save(name, "image/png", await paintedDrawing(what));
+
 function wireExports() {
-  $("save-svg").addEventListener("click", () => save(`${stem()}.svg`, "image/svg+xml", textSvg()));
+  const text = "#text .prose", hops = "#hops .hop-grid";
+  $("save-svg").addEventListener("click", () => save(`${stem()}.svg`, "image/svg+xml", drawing(text)));
+  $("save-text-png").addEventListener("click", () => savePainted(`${stem()}.png`, text));
+  $("save-hops-svg")?.addEventListener("click", () => save(`${stem()}-hops.svg`, "image/svg+xml", drawing(hops)));
+  $("save-hops-png")?.addEventListener("click", () => savePainted(`${stem()}-hops.png`, hops));
   $("save-csv").addEventListener("click", () => save(`${stem()}.csv`, "text/csv", tokensCsv()));
   $("save-json").addEventListener("click", () => save(`${stem()}.json`, "application/json", weightsJson()));
   $("save-png")?.addEventListener("click", () => {

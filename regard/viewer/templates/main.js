@@ -64,4 +64,10 @@ if (look.maps.length) {
     }, 120);
   });
 }
+const strongest = $("strongest")?.textContent;
+$("shade")?.addEventListener("change", (event) => {
+  const bySentence = event.target.value === "sentence";
+  document.querySelector("#text .prose").classList.toggle("by-sentence", bySentence);
+  $("strongest").textContent = bySentence ? "0 to the strongest word of each sentence" : strongest;
+});
 wireExports();
