@@ -26,8 +26,8 @@ from regard.data.tokenizer import EOS, Tokenizer
 from regard.errors import UserError
 
 NAME = "corpus.json"
-HELD = 64 << 20  # bytes of mapped pages that reading may gather before it lets them go
-_TOUCHED = 64 << 10  # bytes that the system maps around a window, as it does on Linux
+HELD = 256 << 20  # bytes of mapped pages that reading may gather before it lets them go
+_TOUCHED = 2 << 20  # bytes that the system may map around a window: a huge page
 
 
 class Stream:
@@ -50,7 +50,8 @@ class Stream:
     def documents(self) -> np.ndarray:
         """First tokens of all documents."""
         before = self.ends - [len(part) for part in self.ids]
-        return np.concatenate([start + part for start, part in zip(before, self._documents, strict=True)])
+        starts = [start + part for start, part in zip(before, self._documents, strict=True)]
+        return np.concatenate(starts) if starts else np.empty(0, np.int64)
 
     def read(self, starts: np.ndarray, length: int) -> np.ndarray:
         out = np.empty((len(starts), length), np.int64)
@@ -63,7 +64,7 @@ class Stream:
             out[rows] = ids[(starts[rows] - (self.ends[shard] - len(ids)))[:, None] + places]
         for row in np.flatnonzero(first != last):
             out[row] = self._across(int(starts[row]), length, int(first[row]), int(last[row]))
-        self._touched += len(starts) * (_TOUCHED + length * (out.itemsize // 2))
+        self._touched += len(starts) * (_TOUCHED + length * 4)
         if self._touched > HELD:
             self._touched = 0
             for shard in self._shards:

@@ -11,7 +11,7 @@ import gzip
 import re
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -40,7 +40,7 @@ class Block:
     data: bytes
     starts: bool
     ends: bool
-    read: int
+    read: int = field(compare=False)
     """Bytes of the file on disk read so far, for the progress bar."""
 
 

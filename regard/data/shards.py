@@ -19,8 +19,8 @@ _KINDS = {"U16": "<u2", "U32": "<u4", "I64": "<i8"}
 
 
 def write(path: Path, arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> None:
-    """Write arrays with what is to be known about them."""
-    replace(path, safetensors.numpy.save(dict(arrays), {key: json.dumps(value) for key, value in about.items()}))
+    """Write arrays with what is to be known about them, in one entry: the library's own order of several is random."""
+    replace(path, safetensors.numpy.save(dict(arrays), {"about": json.dumps(about)}))
 
 
 def replace(path: Path, content: bytes) -> None:
@@ -56,7 +56,7 @@ class Shard:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             begin = 8 + int.from_bytes(self._map[:8], "little")
             header = json.loads(self._map[8:begin])
-            self.about = {key: json.loads(value) for key, value in header.pop("__metadata__", {}).items()}
+            self.about: dict[str, Any] = json.loads(header.pop("__metadata__")["about"])
             self.arrays = {name: self._array(begin, entry) for name, entry in header.items()}
         except (OSError, ValueError, KeyError, TypeError) as problem:
             raise Broken(f"{path} is not a whole shard of tokens ({problem}); delete it and start again") from None
