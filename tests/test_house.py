@@ -48,6 +48,7 @@ ROOMS: dict[str, set[str]] = {
     "viewer": ERRORS,
     "report": ERRORS | {"viewer"},  # pages share their parts
     "convert": LAYERS | {"models", "data"},
+    "decoding": LAYERS | {"models", "data"},
     "plugins": ERRORS | {"mechanisms", "positions"},
     "runs": RUNS,
     "demo": RUNS,
@@ -62,6 +63,7 @@ TORCH_FREE = ("errors", "settings", "cli", "data", "viewer", "report")
 OVER_CLASSES = {
     "tasks/classify.py": "chances of classes",
     "runs/look.py": "chances of classes",
+    "decoding/sampling.py": "chances of words",
 }
 """Files outside the seam that may say softmax, and over what."""
 

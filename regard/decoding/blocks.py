@@ -1,0 +1,158 @@
+"""Transformer blocks prepared for decoding: the same weights as plain tensors, one product for queries, keys and
+values, caches written in place, and no module, mask or place looked at on the way of a step.
+
+    blocks = prepare(model.layers, "float32")                   # None where a block is of another kind
+    for block, cache in zip(blocks, caches):
+        x = block(x, cache, bias=bias, at=at)
+
+x (b · w, dim) are w new places in each of b rows: w = 1 is a step of a text; w beams of one sentence are w places that
+stand at the same place, with a bias that hides from each what is not its own past. Then the cache is never reordered,
+and a source (b, h, m, d) is shared by the beams of its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.decoding.cache import Cache
+from regard.decoding.linears import Linear, linear
+from regard.layers import DecoderBlock, EncoderBlock, FeedForward, MultiHead, PreNorm
+from regard.mechanisms.dot import DotMechanism
+from regard.mechanisms.qkv import QKV
+from regard.memory import Memory
+from regard.places import At, Places
+from regard.seam import Dot
+
+Make = Callable[[Tensor, Tensor | None], Linear]
+
+_NOWHERE = Places(range(0), range(0))
+"""A step's bias says all that places would."""
+
+
+class Own:
+    """Causal self-attention of new places."""
+
+    def __init__(self, layer: MultiHead, make: Make):
+        m = _dot(layer)
+        assert m.qkv is not None
+        self.heads, self.width, self.scale = m.heads, m.key_width, m.scale
+        self.qkv, self.out = make(m.qkv.weight, m.qkv.bias), _made(layer.out, make)
+        self.rotate = m.positions.rotate if m.positions.kind == "rotate" else None
+
+    def __call__(self, x: Tensor, b: int, cache: Cache, bias: Tensor | None, at: At) -> Tensor:
+        q, k, v = self.qkv(x).view(b, -1, 3, self.heads, self.width).permute(2, 0, 3, 1, 4).unbind(0)
+        if self.rotate is not None:
+            q, k = self.rotate(q, at), self.rotate(k, at)
+        keys, values = cache.extend(k, v)
+        context = Dot(q, keys, _NOWHERE, self.scale, bias).attend(values)
+        return self.out(context.transpose(1, 2).reshape(x.shape[0], -1))
+
+
+class Source:
+    """Attention to a memory that was read before."""
+
+    def __init__(self, layer: MultiHead, make: Make):
+        m = _dot(layer)
+        self.heads, self.width, self.scale = m.heads, m.key_width, m.scale
+        if m.qkv is None:
+            self.query = _made(m.q, make)
+        else:
+            n = m.qkv.widths[0]
+            self.query = make(m.qkv.weight[:n], None if m.qkv.bias is None else m.qkv.bias[:n])
+        self.out = _made(layer.out, make)
+
+    def __call__(self, x: Tensor, b: int, source: Memory, bias: Tensor | None) -> Tensor:
+        q = self.query(x).view(b, -1, self.heads, self.width).transpose(1, 2)
+        context = Dot(q, source.keys, _NOWHERE, self.scale, bias).attend(source.values)
+        return self.out(context.transpose(1, 2).reshape(x.shape[0], -1))
+
+
+class Feed:
+    def __init__(self, feed: FeedForward, make: Make):
+        self.up, self.down = _made(feed.up, make), _made(feed.down, make)
+        self.activation = feed.activation
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.down(self.activation(self.up(x)))
+
+
+class Block:
+    """An EncoderBlock (of a GPT) or a DecoderBlock, norms before or after each part."""
+
+    def __init__(self, block: EncoderBlock | DecoderBlock, make: Make):
+        self.before = isinstance(block.around_attention, PreNorm)
+        self.own, self.feed = Own(block.attention, make), Feed(_feed(block), make)
+        self.own_norm, self.feed_norm = _norm(block.around_attention.norm), _norm(block.around_feed.norm)
+        self.source: Source | None = None
+        if isinstance(block, DecoderBlock):
+            self.source, self.source_norm = Source(block.source, make), _norm(block.around_source.norm)
+
+    def __call__(
+        self,
+        x: Tensor,
+        cache: Cache,
+        source: Memory | None = None,
+        *,
+        at: At,
+        bias: Tensor | None = None,
+        source_bias: Tensor | None = None,
+    ) -> Tensor:
+        """bias (b or 1, h or 1, w or 1, k) is added to the scores, -inf for what may not be seen."""
+        b = cache.keys.shape[0]
+        if self.before:
+            x = x + self.own(self.own_norm(x), b, cache, bias, at)
+            if self.source is not None and source is not None:
+                x = x + self.source(self.source_norm(x), b, source, source_bias)
+            return x + self.feed(self.feed_norm(x))
+        x = self.own_norm(x + self.own(x, b, cache, bias, at))
+        if self.source is not None and source is not None:
+            x = self.source_norm(x + self.source(x, b, source, source_bias))
+        return self.feed_norm(x + self.feed(x))
+
+
+def prepare(layers: Iterable[EncoderBlock | DecoderBlock], precision: str = "float32") -> list[Block] | None:
+    """Blocks on dot attention and a plain feed-forward net; None where there is another, or where someone looks."""
+    layers = list(layers)
+    if not all(_known(layer) for layer in layers) or any(_watched(module) for m in layers for module in m.modules()):
+        return None
+    return [Block(layer, linear(precision)) for layer in layers]
+
+
+def _known(block: EncoderBlock | DecoderBlock) -> bool:
+    attentions = [block.attention, *([block.source] if isinstance(block, DecoderBlock) else [])]
+    return type(block.feed) is FeedForward and all(
+        type(a.mechanism) is DotMechanism and a.mechanism.key_width == a.mechanism.value_width for a in attentions
+    )
+
+
+def _watched(module: nn.Module) -> bool:
+    """Whether a hook (`record`, `edit`, or a user's own) would go unseen."""
+    return bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def _dot(layer: MultiHead) -> QKV:
+    assert isinstance(layer.mechanism, QKV)
+    return layer.mechanism
+
+
+def _feed(block: EncoderBlock | DecoderBlock) -> FeedForward:
+    assert isinstance(block.feed, FeedForward)
+    return block.feed
+
+
+def _made(module: nn.Module, make: Make) -> Linear:
+    return make(module.weight, module.bias) if isinstance(module, nn.Linear) else module
+
+
+def _norm(norm: nn.Module) -> Callable[[Tensor], Tensor]:
+    """The norm without the way through a module."""
+    if type(norm) is not nn.LayerNorm:
+        return norm
+    bias = None if norm.bias is None else norm.bias.detach()
+    return partial(
+        F.layer_norm, normalized_shape=norm.normalized_shape, weight=norm.weight.detach(), bias=bias, eps=norm.eps
+    )

@@ -1,0 +1,153 @@
+"""Three ways through a causal model, each with the same words: read the texts, then one word of each at a time.
+
+    Anew        the whole text again for every word: any model
+    Remembered  what came before is kept as the layers' `Memory`: any mechanism and positions
+    Prepared    the same with prepared weights and caches written in place: dot attention
+
+All three say the same up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.decoding.blocks import Block, prepare
+from regard.decoding.cache import Cache
+from regard.decoding.linears import KINDS, linear
+from regard.decoding.padding import left
+from regard.errors import UserError
+from regard.memory import after
+from regard.models.gpt import GPT
+from regard.positions.rotary import Rotary
+
+PRECISIONS = tuple(KINDS)
+
+Texts = Sequence[Sequence[int]]
+
+
+class Walker(Protocol):
+    def read(self, texts: Texts, room: int) -> Tensor:
+        """Forget what was before and read these; the logits of the next word of each, (b, vocab). `room` words may
+        follow."""
+        ...
+
+    def step(self, ids: Tensor) -> Tensor:
+        """One more word of each text (b,), and the logits of the next, (b, vocab)."""
+        ...
+
+    def select(self, rows: Tensor) -> None:
+        """Go on with these texts, in this order; one may be taken more than once."""
+        ...
+
+
+class Anew:
+    """model(ids, mask=...) to logits (b, n, vocab)."""
+
+    def __init__(self, model: nn.Module):
+        self.model = model
+
+    def read(self, texts: Texts, room: int) -> Tensor:
+        self.texts = [list(text) for text in texts]
+        return self._logits()
+
+    def step(self, ids: Tensor) -> Tensor:
+        for text, word in zip(self.texts, ids.tolist(), strict=True):
+            text.append(word)
+        return self._logits()
+
+    def select(self, rows: Tensor) -> None:
+        self.texts = [list(self.texts[i]) for i in rows.tolist()]
+
+    def _logits(self) -> Tensor:
+        last = torch.tensor([len(text) for text in self.texts]) - 1
+        places = torch.arange(int(last.max()) + 1)
+        ids = torch.tensor([text + [0] * (len(places) - len(text)) for text in self.texts])
+        logits = self.model(ids, mask=places <= last[:, None])
+        return logits[torch.arange(len(last)), last]
+
+
+class Remembered:
+    def __init__(self, model: GPT):
+        self.model = model
+
+    def read(self, texts: Texts, room: int) -> Tensor:
+        ids, mask, at = left(texts)
+        states, self.past = self.model.read_on(ids, mask=mask, at=at)
+        return self.model.head(states[:, -1])
+
+    def step(self, ids: Tensor) -> Tensor:
+        states, self.past = self.model.read_on(ids[:, None], self.past)
+        return self.model.head(states[:, -1])
+
+    def select(self, rows: Tensor) -> None:
+        self.past = [memory.select(rows) for memory in self.past]
+
+
+class Prepared:
+    def __init__(self, model: GPT, blocks: list[Block], precision: str = "float32"):
+        self.model, self.blocks = model, blocks
+        self.positions, self.embed = model.positions, model.embed.weight.detach()
+        self.head = linear(precision)(model.embed.weight, None)
+
+    def read(self, texts: Texts, room: int) -> Tensor:
+        ids, mask, at = left(texts)
+        # Positions inside attention know only distances, which padding on the left does not change: there all texts
+        # may be counted from the first column.
+        at = range(ids.shape[1]) if self.positions.inside else at
+        states, memories = self.model.read_on(ids, mask=mask, at=at)
+        self.caches = [Cache(memory, room) for memory in memories]
+        self.at = after(memories[0], 1)
+        # Padding is hidden by what is added to the scores: made once, and cut to the keys that there are.
+        self.hidden = None
+        if mask is not None:
+            self.hidden = torch.zeros(len(ids), 1, 1, ids.shape[1] + room)
+            self.hidden[:, 0, 0, : ids.shape[1]].masked_fill_(~mask, -torch.inf)
+        return self.head(states[:, -1])
+
+    def step(self, ids: Tensor) -> Tensor:
+        n = self.caches[0].taken
+        column = range(n, n + 1)
+        x = self.positions.embed(self.embed[ids][:, None], self.at).flatten(0, 1)
+        bias = self._bias(column)
+        for block, cache in zip(self.blocks, self.caches, strict=True):
+            x = block(x, cache, at=column, bias=bias)
+        self.at = self.at + 1 if isinstance(self.at, Tensor) else range(n + 1, n + 2)
+        return self.head(self.model.norm(x))
+
+    def select(self, rows: Tensor) -> None:
+        for cache in self.caches:
+            cache.select(rows)
+        self.hidden = None if self.hidden is None else self.hidden[rows]
+        self.at = self.at[rows] if isinstance(self.at, Tensor) else self.at
+
+    def _bias(self, column: range) -> Tensor | None:
+        """What is added to the scores of this step, the same for all layers."""
+        keys = range(column.stop)
+        bias = self.positions.bias(column, keys) if self.positions.kind == "bias" else None
+        if self.hidden is None:
+            return bias
+        if len(keys) > self.hidden.shape[-1]:  # what was given no room is no padding
+            self.hidden = F.pad(self.hidden, (0, len(keys)))
+        hidden = self.hidden[..., : len(keys)]
+        return hidden if bias is None else hidden + bias
+
+
+def walker(model: nn.Module, *, cache: bool = True, precision: str = "float32") -> Walker:
+    """The fastest way through this model. Another precision than float32 needs prepared weights."""
+    if not isinstance(model, GPT) or not cache:
+        if precision != "float32":
+            raise UserError(f"precision {precision!r} needs a GPT and its cache")
+        return Anew(model)
+    positions = model.positions
+    plain = not positions.inside or positions.by_distance or isinstance(positions, Rotary)
+    blocks = prepare(model.layers, precision) if plain else None
+    if blocks is not None:
+        return Prepared(model, blocks, precision)
+    if precision != "float32":
+        raise UserError(f"precision {precision!r} needs dot attention; this model has {model.config.mechanism!r}")
+    return Remembered(model)

@@ -1,0 +1,121 @@
+"""Prepared blocks are the blocks: of a GPT, of a translator's decoder, for one word at a time or for beams."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from regard.decoding.blocks import prepare
+from regard.decoding.cache import Cache
+from regard.memory import Memory
+from regard.models import gpt, marian, t5, transformer
+
+VOCAB, B, M = 31, 3, 7
+
+
+def shaken(model: nn.Module) -> nn.Module:
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.2 * torch.randn_like(p))
+    return model.eval()
+
+
+SIDES = {
+    "marian": lambda: marian.Marian(marian.Config(VOCAB, 42, 29, 2, 2, 3)),
+    "transformer": lambda: transformer.Transformer(transformer.Config(VOCAB, 42, 29, 2, 2, 3)),
+    "transformer, pre-norm": lambda: transformer.Transformer(transformer.Config(VOCAB, 42, 29, 2, 2, 3, norm="pre")),
+    "transformer, rotary": lambda: transformer.Transformer(
+        transformer.Config(VOCAB, 42, 29, 2, 2, 3, positions="rotary")
+    ),
+}
+
+
+def source(model) -> tuple[list[Memory], Tensor]:
+    """The source as each layer regards it, and what hides its padding."""
+    mask = torch.arange(M) < torch.tensor([[M], [4], [5]])
+    read = model.read(model.encode(torch.randint(6, VOCAB, (B, M)), mask=mask), mask=mask)
+    return read, torch.zeros(B, 1, 1, M).masked_fill(~mask[:, None, None], -torch.inf)
+
+
+def finish(model, x: Tensor) -> Tensor:
+    return model.head(model.decoder_norm(x) if hasattr(model, "decoder_norm") else x)
+
+
+@pytest.mark.parametrize("name", SIDES)
+@torch.inference_mode()
+def test_a_translators_decoder_step_by_step(name: str):
+    model = shaken(SIDES[name]())
+    read, hidden = source(model)
+    words = torch.randint(6, VOCAB, (B, 9))
+    _logits, past = model.step(words[:, :2], None, read)
+    blocks = prepare(model.decoder)
+    assert blocks is not None
+    caches = [Cache(memory, 20) for memory in past]
+    for i in range(2, 9):
+        wanted, past = model.step(words[:, i : i + 1], past, read)
+        at = range(i, i + 1)
+        x = model._embed(words[:, i : i + 1], at).flatten(0, 1)
+        for block, cache, memory in zip(blocks, caches, read, strict=True):
+            x = block(x, cache, memory, at=at, source_bias=hidden)
+        torch.testing.assert_close(finish(model, x), wanted[:, 0], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", SIDES)
+@torch.inference_mode()
+def test_beams_are_places_that_see_their_own_past(name: str):
+    """Beams of a sentence share its row: what a beam may see is a bias, and no cache is ever reordered."""
+    model, w = shaken(SIDES[name]()), 4
+    read, hidden = source(model)
+    blocks = prepare(model.decoder)
+    assert blocks is not None
+    start = torch.randint(6, VOCAB, (B, 1))
+    _, past = model.step(start, None, read)
+    caches = [Cache(memory, 20) for memory in past]
+    seen = torch.ones(B, w, 1, dtype=torch.bool)  # all come from the one first word
+    texts = start[:, None].expand(B, w, 1)
+    for i in range(1, 5):
+        parents = torch.randint(w, (B, w))
+        words = torch.randint(6, VOCAB, (B, w))
+        seen = seen.gather(1, parents[..., None].expand_as(seen))
+        texts = torch.cat((texts.gather(1, parents[..., None].expand_as(texts)), words[..., None]), 2)
+        seen = torch.cat((seen, torch.eye(w, dtype=torch.bool).expand(B, w, w)), 2)
+        bias = torch.zeros(seen.shape).masked_fill(~seen, -torch.inf)[:, None]
+        at = range(i, i + 1)
+        x = model._embed(words.flatten()[:, None], at).flatten(0, 1)
+        for block, cache, memory in zip(blocks, caches, read, strict=True):
+            x = block(x, cache, memory, at=at, bias=bias, source_bias=hidden)
+        found = finish(model, x).view(B, w, -1)
+        for beam in range(w):
+            wanted = model.decode(texts[:, beam], read)[:, -1]
+            torch.testing.assert_close(found[:, beam], wanted, atol=1e-4, rtol=1e-4)
+
+
+@torch.inference_mode()
+def test_rows_are_picked_in_any_order_and_more_than_once():
+    keys, values = torch.randn(3, 2, 4, 5), torch.randn(3, 2, 4, 5)
+    cache = Cache(Memory(keys, values, range(4)), 3)
+    cache.select(torch.tensor([2, 0, 2, 1]))
+    new = torch.randn(4, 2, 1, 5)
+    got_keys, got_values = cache.extend(new, -new)
+    assert torch.equal(got_keys, torch.cat((keys[[2, 0, 2, 1]], new), 2))
+    assert torch.equal(got_values, torch.cat((values[[2, 0, 2, 1]], -new), 2))
+
+
+def test_other_kinds_of_blocks_are_left_to_themselves():
+    assert prepare(gpt.GPT(gpt.Config(VOCAB, 42, 2, 3, mechanism="additive")).layers) is None
+    assert prepare(t5.T5(t5.Config(VOCAB, 42, 29, 2, 1, 3, 5, gated=True)).decoder) is None
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+@torch.inference_mode()
+def test_a_prepared_map_is_the_map(precision: str):
+    from regard.decoding.linears import linear
+
+    layer = nn.Linear(45, 37)
+    x = torch.randn(3, 45)
+    atol = {"float32": 1e-6, "float16": 3e-3}[precision]
+    torch.testing.assert_close(linear(precision)(layer.weight, layer.bias)(x), layer(x), atol=atol, rtol=1e-4)
+    without = nn.functional.linear(x, layer.weight)
+    torch.testing.assert_close(linear(precision)(layer.weight, None)(x), without, atol=atol, rtol=1e-4)

@@ -1,0 +1,240 @@
+"""Each text of a batch is written as if it were alone, with a cache as without, and again the same."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from regard.decoding import GREEDY, Sampling, generate
+from regard.decoding.walkers import Anew, Prepared, Remembered, walker
+from regard.decoding.window import places, start
+from regard.errors import UserError
+from regard.inspect import ablate, edit, record
+from regard.models import gpt
+
+VOCAB = 61
+PROMPTS = [[7, 8, 9, 10, 11], [12], [13, 14, 15, 16, 17, 18, 19, 20, 21], [22, 23]]
+DRAWN = Sampling(temperature=0.9, top_k=20, top_p=0.95, seed=5)
+
+
+def model(mechanism: str = "dot", positions: str = "learned:length=64", **more) -> gpt.GPT:
+    """Shaken, so that attention is not nearly uniform and words are not nearly equal."""
+    torch.manual_seed(0)
+    made = gpt.GPT(gpt.Config(VOCAB, 42, 2, 3, 29, mechanism, positions, **more))
+    with torch.no_grad():
+        for p in made.parameters():
+            p.add_(0.25 * torch.randn_like(p))
+    return made.eval()
+
+
+def ids(written) -> list[list[int]]:
+    return [sample.ids for samples in written for sample in samples]
+
+
+WAYS = [
+    *[("dot", p) for p in ("learned:length=64", "sinusoidal", "rotary", "alibi", "t5", "none")],
+    *[(m, "learned:length=64") for m in ("additive", "local:window=4", "relative", "synthesizer-random:length=64")],
+    ("local:window=4", "rotary"),
+]
+
+
+@pytest.mark.parametrize(("mechanism", "positions"), WAYS)
+@pytest.mark.parametrize("sampling", [GREEDY, DRAWN], ids=["greedy", "drawn"])
+def test_a_batch_is_each_alone_and_a_cache_changes_nothing(mechanism, positions, sampling):
+    net = model(mechanism, positions)
+    together = ids(generate(net, PROMPTS, tokens=12, sampling=sampling, stop=()))
+    assert len({tuple(text) for text in together}) >= 3
+    for i, prompt in enumerate(PROMPTS):
+        alone = ids(generate(net, [prompt], tokens=12, sampling=sampling, stop=()))[0]
+        assert alone == together[i]
+        anew = ids(generate(net, [prompt], tokens=12, sampling=sampling, stop=(), cache=False))[0]
+        assert anew == together[i]
+
+
+@pytest.mark.parametrize(("mechanism", "positions"), WAYS)
+@torch.inference_mode()
+def test_all_ways_through_a_model_give_the_same_logits(mechanism, positions):
+    net = model(mechanism, positions)
+    ways = [Anew(net), Remembered(net), walker(net)]
+    assert isinstance(ways[2], Prepared if mechanism == "dot" else Remembered)
+    for texts in (PROMPTS, [[3, 4, 5], [6, 7, 8]]):
+        words = torch.tensor([[25, 30, 35, 40, 45, 50][i : i + len(texts)] for i in range(3)])
+        rows = torch.tensor([1, 0, 1])
+        seen = []
+        for way in ways:
+            out = [way.read(texts, 8)] + [way.step(w) for w in words]
+            way.select(rows)
+            out += [way.step(w[rows]) for w in words]
+            seen.append(torch.cat(out))
+        torch.testing.assert_close(seen[1], seen[0], atol=2e-4, rtol=1e-4)
+        torch.testing.assert_close(seen[2], seen[0], atol=2e-4, rtol=1e-4)
+
+
+@torch.inference_mode()
+def test_a_cache_that_was_given_too_little_room_grows():
+    net = model()
+    small, large = walker(net), walker(net)
+    small.read(PROMPTS, 1), large.read(PROMPTS, 20)
+    for word in range(10, 20):
+        ids_ = torch.full((len(PROMPTS),), word)
+        a, b = small.step(ids_), large.step(ids_)
+    torch.testing.assert_close(a, b)
+
+
+def test_greedy_is_what_hugging_face_writes(monkeypatch):
+    monkeypatch.setenv("TRANSFORMERS_VERBOSITY", "error")
+    transformers = pytest.importorskip("transformers")
+    from regard.convert import gpt2
+
+    torch.manual_seed(0)
+    sizes = {"n_embd": 42, "n_layer": 2, "n_head": 3, "n_positions": 64}
+    config = transformers.GPT2Config(vocab_size=VOCAB, **sizes, bos_token_id=None, eos_token_id=None, pad_token_id=0)
+    theirs = transformers.GPT2LMHeadModel(config).eval()
+    with torch.no_grad():
+        for p in theirs.parameters():
+            p.add_(0.2 * torch.randn_like(p))
+    ours = gpt.GPT(gpt2.read_config(config.to_dict(), {}))
+    ours.load_state_dict(gpt2.to_regard(theirs.state_dict(), ours.config))
+    prompt = torch.tensor([[5, 6, 7], [8, 9, 10]])
+    wanted = theirs.generate(prompt, max_new_tokens=20, do_sample=False)[:, 3:].tolist()
+    assert ids(generate(ours, prompt.tolist(), tokens=20, sampling=GREEDY, stop=())) == wanted
+
+
+def test_the_same_seed_writes_the_same_and_another_another():
+    net = model()
+    first = ids(generate(net, PROMPTS, tokens=16, sampling=DRAWN))
+    assert ids(generate(net, PROMPTS, tokens=16, sampling=DRAWN)) == first
+    assert ids(generate(net, PROMPTS[::-1], tokens=16, sampling=DRAWN)) == first[::-1]
+    assert ids(generate(net, PROMPTS, tokens=16, sampling=Sampling(0.9, 20, 0.95, seed=6))) != first
+
+
+def test_samples_of_one_prompt_differ_and_do_not_hang_on_how_many_there_are():
+    net = model()
+    three = generate(net, PROMPTS[:2], tokens=10, sampling=DRAWN, samples=3, stop=())
+    assert [len(samples) for samples in three] == [3, 3]
+    assert len({tuple(text) for text in ids(three)}) == 6
+    for prompt, samples in zip(PROMPTS, three, strict=False):
+        two = generate(net, [prompt], tokens=10, sampling=DRAWN, samples=2, stop=())[0]
+        assert [s.ids for s in two] == [s.ids for s in samples[:2]]
+        assert samples[0].prompt == prompt
+
+
+def test_a_text_ends_at_a_stop_word_and_the_others_go_on():
+    net = model()
+    free = generate(net, PROMPTS, tokens=30, sampling=DRAWN, samples=4, stop=())
+    stops = {free[0][0].ids[3], free[1][2].ids[8], free[3][1].ids[0]}
+    stopped = generate(net, PROMPTS, tokens=30, sampling=DRAWN, samples=4, stop=stops)
+    ended = 0
+    for whole, cut in zip(ids(free), (s for samples in stopped for s in samples), strict=True):
+        first = next((i for i, word in enumerate(whole) if word in stops), None)
+        assert cut.ids == whole[:first]
+        assert cut.stopped == (first is not None)
+        ended += cut.stopped
+    assert ended >= 3
+
+
+def test_each_word_is_heard_when_it_is_chosen():
+    heard: dict[tuple[int, int], list[int]] = {}
+    order = []
+
+    def hear(prompt: int, sample: int, word: int) -> None:
+        heard.setdefault((prompt, sample), []).append(word)
+        order.append((prompt, sample))
+
+    written = generate(model(), PROMPTS[:2], tokens=6, sampling=DRAWN, samples=2, stop=(), heard=hear)
+    assert heard == {(p, s): text.ids for p, samples in enumerate(written) for s, text in enumerate(samples)}
+    assert order[:4] == [(0, 0), (0, 1), (1, 0), (1, 1)]  # a word of each, then the next
+
+
+def test_words_that_are_never_to_be_written_are_not():
+    net = model()
+    never = set(range(0, VOCAB, 2))
+    for sampling in (GREEDY, DRAWN, Sampling(2.0), Sampling(top_p=0.9)):
+        written = ids(generate(net, PROMPTS, tokens=12, sampling=sampling, stop=(), never=never))
+        assert not {word for text in written for word in text} & never
+
+
+def test_no_more_words_than_asked_for_and_nothing_left_changed():
+    net = model().train()
+    written = generate(net, PROMPTS, tokens=1, stop=())
+    assert [len(text) for text in ids(written)] == [1] * 4
+    assert net.training
+    assert all(p.requires_grad for p in net.parameters())
+
+
+@pytest.mark.parametrize("mechanism", ["dot", "additive"])
+@pytest.mark.parametrize("sampling", [GREEDY, DRAWN], ids=["greedy", "drawn"])
+def test_a_text_goes_on_beyond_the_last_place(mechanism, sampling):
+    """Each text at its own moment, with a cache as without."""
+    net = model(mechanism, "learned:length=16")
+    assert places(net) == 16
+    written = generate(net, PROMPTS, tokens=40, sampling=sampling, stop=())
+    assert all(text.slid for samples in written for text in samples)
+    for prompt, samples in zip(PROMPTS, written, strict=True):
+        alone = generate(net, [prompt], tokens=40, sampling=sampling, stop=(), cache=False)
+        assert alone[0][0].ids == samples[0].ids
+    assert not generate(net, PROMPTS[:1], tokens=11, stop=())[0][0].slid
+    assert generate(net, PROMPTS[:1], tokens=13, stop=())[0][0].slid
+
+
+def test_a_long_prompt_is_seen_from_its_window_on():
+    net = model("dot", "learned:length=16")
+    prompt = [7 + i % 50 for i in range(100)]
+    begin = start(100, 16)
+    assert 8 <= 100 - begin <= 16
+    written = generate(net, [prompt], tokens=3, sampling=GREEDY, stop=())[0][0]
+    assert written.slid
+    assert written.ids == ids(generate(net, [prompt[begin:]], tokens=3, sampling=GREEDY, stop=()))[0]
+
+
+def test_what_is_seen_slides_by_half_and_never_exceeds_the_places():
+    for most in (1, 2, 7, 16):
+        begins = [start(n, most) for n in range(1, 100)]
+        assert all(0 < n - begin <= most for n, begin in zip(range(1, 100), begins, strict=True))
+        assert all(b - a in (0, (most + 1) // 2) for a, b in itertools.pairwise(begins))
+    assert start(1000, None) == 0
+
+
+def test_texts_that_have_ended_do_not_run_out_of_places():
+    """The longest ends first and stays in the batch for a while; its places must not be counted on."""
+    net = model("dot", "learned:length=24")
+    prompts, wild = [[7 + i for i in range(20)], *[[10 + i] for i in range(4)]], Sampling(5.0)
+    free = ids(generate(net, prompts, tokens=8, sampling=wild, stop=()))
+    alone = [word for word in free[0][:3] if not any(word in text for text in free[1:])]
+    assert alone, "a stop word that ends the first text and no other"
+    written = ids(generate(net, prompts, tokens=8, sampling=wild, stop=alone))
+    assert len(written[0]) < 3
+    assert written[1:] == free[1:]
+
+
+def test_whoever_looks_or_steps_in_is_not_passed_by():
+    net = model()
+    with record(net) as seen:
+        generate(net, [[7, 8, 9]], tokens=4, sampling=GREEDY, stop=())
+    assert [call.weights.shape[2:] for call in seen.at("layers.0.attention.attend")] == [(3, 3), (1, 4), (1, 5), (1, 6)]
+    plain = ids(generate(net, PROMPTS, tokens=8, sampling=GREEDY, stop=()))
+    with edit(net, "layers.1.attention.attend", ablate([0, 1, 2])):
+        assert ids(generate(net, PROMPTS, tokens=8, sampling=GREEDY, stop=())) != plain
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"prompts": []}, "no prompt"),
+        ({"prompts": [[5], []]}, "empty"),
+        ({"tokens": 0}, "tokens"),
+        ({"samples": 0}, "samples"),
+        ({"window": 0}, "window"),
+        ({"precision": "int3"}, "int3.*float32"),
+    ],
+)
+def test_what_cannot_be_done_is_told(given, said):
+    with pytest.raises(UserError, match=said):
+        generate(model(), **{"prompts": [[5]], "tokens": 2, **given})
+
+
+def test_another_precision_needs_prepared_weights():
+    with pytest.raises(UserError, match="additive"):
+        generate(model("additive"), [[5]], precision="float16")
