@@ -24,6 +24,10 @@ def classify(
     ] = None,
     text: Annotated[str | None, typer.Option(help="Column of the text: its name, or its number.")] = None,
     label: Annotated[str | None, typer.Option(help="Column of the class.")] = None,
+    multi_label: Annotated[
+        bool, typer.Option("--multi-label", help="Any number of labels a document, such as drama|war.")
+    ] = False,
+    class_weights: Annotated[str | None, typer.Option(help="balanced, or good=1,bad=5. [all alike]")] = None,
     valid: Annotated[str | None, typer.Option(help="Validation file; without it a tenth is set aside.")] = None,
     model: Annotated[str | None, typer.Option(help="han, transformer, nb-svm, ...: see `regard list`. [han]")] = None,
     mechanism: Annotated[str | None, typer.Option(help="Attention by name, such as local:window=64.")] = None,
@@ -76,7 +80,15 @@ def classify(
     flags = {
         "seed": seed,
         "model": {"name": model, "mechanism": mechanism, "positions": positions},
-        "data": {"text": text, "label": label, "valid": valid, "batch_tokens": batch_tokens, "train": data},
+        "data": {
+            "train": data,
+            "valid": valid,
+            "text": text,
+            "label": label,
+            "labels": "many" if multi_label else None,
+            "class_weights": class_weights,
+            "batch_tokens": batch_tokens,
+        },
         "tokenizer": {"kind": tokenizer, "vocab": vocab},
         "train": {
             "epochs": epochs,

@@ -11,6 +11,8 @@ import typer
 
 from regard.errors import UserError
 
+MOST_CLASSES = 40  # in a printed table
+
 RunFolder = Annotated[Path, typer.Argument(help="The run folder.", metavar="RUN")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
 Imports = Annotated[
@@ -52,7 +54,7 @@ def evaluate(
     import_: Imports = None,
     json_: Json = False,
 ) -> None:
-    """Measure a run on a file: accuracy, macro-F1, loss.
+    """Measure a run on a file: accuracy, macro-F1, loss, and the numbers of each class.
 
     \b
     Example:
@@ -62,8 +64,25 @@ def evaluate(
     if json_:
         print(json.dumps(measured))
         return
+    classes = measured.pop("classes", {})
     for name, value in measured.items():
-        print(f"{name:10} {value:,}" if isinstance(value, int) else f"{name:10} {value:.4f}")
+        print(f"{name:15} {value:,}" if isinstance(value, int) else f"{name:15} {value:.4f}")
+    if classes:
+        print(_by_class(classes))
+
+
+def _by_class(classes: dict[str, dict[str, float]]) -> str:
+    """A table, the largest classes first; of very many only the beginning."""
+    wide = min(40, max(15, *map(len, classes)))
+    lines = [f"\n{'class':{wide}} {'support':>9} {'precision':>9} {'recall':>9} {'f1':>9}"]
+    for name, row in sorted(classes.items(), key=lambda pair: -pair[1]["support"])[:MOST_CLASSES]:
+        shown = name if len(name) <= wide else name[: wide - 1] + "…"
+        lines.append(
+            f"{shown:{wide}} {row['support']:>9,} {row['precision']:>9.4f} {row['recall']:>9.4f} {row['f1']:>9.4f}"
+        )
+    if len(classes) > MOST_CLASSES:
+        lines.append(f"and {len(classes) - MOST_CLASSES:,} smaller classes (--json gives all)")
+    return "\n".join(lines)
 
 
 def predict(
@@ -76,7 +95,7 @@ def predict(
     import_: Imports = None,
     json_: Json = False,
 ) -> None:
-    """Name the class of a text, of each text in a file, or of each line of standard input.
+    """Name the class (or the labels) of a text, of each text in a file, or of each line of standard input.
 
     \b
     Examples:
@@ -115,7 +134,9 @@ def predict(
             for label, p in sorted(said.probabilities.items(), key=lambda row: -row[1]):
                 print(f"{label}\t{p:.4f}")
         else:
-            print(f"{said.label}\t{said.probabilities[said.label]:.4f}\t{' '.join(given.split())}")  # a line a text
+            named = [said.label] if said.labels is None else said.labels
+            chances = " ".join(f"{said.probabilities[name]:.4f}" for name in named)
+            print(f"{'|'.join(named) or '-'}\t{chances or '-'}\t{' '.join(given.split())}")  # a line a text
 
 
 def look(

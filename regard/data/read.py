@@ -43,8 +43,16 @@ class Table:
     """Which rows of the file these are, from 0."""
 
 
-def read(path: str | Path, *, text: str | None = None, label: str | None = None, labelled: bool = True) -> Table:
-    """Read a file or folder. Columns not named are guessed; with `labelled=False` no labels are looked for."""
+def read(
+    path: str | Path,
+    *,
+    text: str | None = None,
+    label: str | None = None,
+    labelled: bool = True,
+    many: bool = False,
+) -> Table:
+    """Read a file or folder. Columns not named are guessed; with `labelled=False` no labels are looked for; with `many`
+    a cell may hold several labels, or none."""
     path = Path(path)
     try:
         there = path.exists()
@@ -64,12 +72,12 @@ def read(path: str | Path, *, text: str | None = None, label: str | None = None,
     notes: list[str] = []
     if kind == ".txt":
         texts, labels = _lines(decode(raw, path), labelled)
-        return _table(path, texts, labels, notes, fingerprint)
+        return _table(path, texts, labels, notes, fingerprint, many)
     frame = _frame(raw, kind, path, [n for n in (text, label) if n])
     text, label = _choose(frame, path, text, label, labelled, notes)
     texts = _strings(frame[text], path)
-    labels = _labels(frame[label], path) if label is not None else None
-    return replace(_table(path, texts, labels, notes, fingerprint), columns=(text, label))
+    labels = _labels(frame[label], path, many) if label is not None else None
+    return replace(_table(path, texts, labels, notes, fingerprint, many), columns=(text, label))
 
 
 def require_classes(labels: Sequence[str] | None) -> list[str]:
@@ -325,8 +333,11 @@ def _strings(column: pl.Series, path: Path) -> list[str | None]:
     return column.cast(pl.String).to_list()
 
 
-def _labels(column: pl.Series, path: Path) -> list[str | None]:
-    """Labels are names: 1, 1.0 and "1" are the same one, whichever format they were saved in."""
+def _labels(column: pl.Series, path: Path, many: bool) -> list[str | None]:
+    """Labels are names: 1, 1.0 and "1" are the same one, whichever format they were saved in. Lists of them are kept as
+    JSON."""
+    if many and isinstance(column.dtype, pl.List | pl.Array):
+        return [json.dumps(row or [], ensure_ascii=False) for row in column.to_list()]
     cells = _strings(column, path)
     if column.dtype.is_float():
         cells = [None if cell == "NaN" else cell for cell in cells]
@@ -334,11 +345,16 @@ def _labels(column: pl.Series, path: Path) -> list[str | None]:
 
 
 def _table(
-    path: Path, texts: Sequence[str | None], labels: Sequence[str | None] | None, notes: list[str], fingerprint: str
+    path: Path,
+    texts: Sequence[str | None],
+    labels: Sequence[str | None] | None,
+    notes: list[str],
+    fingerprint: str,
+    many: bool = False,
 ) -> Table:
-    """Leave out rows with an empty cell, and count them."""
+    """Leave out rows with an empty cell, and count them; where there may be many labels there may be none."""
     has_text = [bool(t and not t.isspace()) for t in texts]
-    has_label = [True] * len(texts) if labels is None else [bool(lab) for lab in labels]
+    has_label = [True] * len(texts) if labels is None or (many and any(labels)) else [bool(lab) for lab in labels]
     keep = [i for i, both in enumerate(zip(has_text, has_label, strict=True)) if all(both)]
     if not texts:
         raise UserError(f"{path} has a header and no rows; at least one text is wanted")

@@ -1,5 +1,5 @@
 """Bag of words: TF-IDF of words and word pairs, and logistic regression, by scikit-learn. The baseline that must be
-beaten."""
+beaten. Where a text may have several labels: one regression for each."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from regard.errors import UserError
-from regard.models.fitted import counted, from_files, shares, to_files
+from regard.models.fitted import WORD, certain, counted, from_files, rest, shares, to_files
 
 
 @dataclass(frozen=True)
@@ -21,10 +22,15 @@ class Config:
     min_documents: int = 2
     strength: float = 10.0
 
-    def fit(self, texts: list[str], labels: np.ndarray, classes: int, seed: int) -> BagOfWords:
+    def fit(
+        self, texts: list[str], labels: np.ndarray, classes: int, seed: int, weights: np.ndarray | None = None
+    ) -> BagOfWords:
+        model = LogisticRegression(C=self.strength, max_iter=1000, random_state=seed)
         try:
             vectorizer, features = counted(self._vectorizer, texts, self.min_documents)
-            model = LogisticRegression(C=self.strength, max_iter=1000, random_state=seed).fit(features, labels)
+            if labels.ndim == 2:
+                return BagOfWords(vectorizer, *_each(model, features, labels, weights))
+            model.fit(features, labels, None if weights is None else weights[labels])
         except ValueError as problem:  # texts without a word, or settings that cannot be
             raise UserError(f"a bag of words cannot be made of these texts with {self}: {problem}") from None
         rows, shift = model.coef_, model.intercept_
@@ -45,7 +51,23 @@ class Config:
         return BagOfWords(vectorizer, weight, bias)
 
     def _vectorizer(self, **options: Any) -> TfidfVectorizer:
-        return TfidfVectorizer(ngram_range=(1, self.ngrams), sublinear_tf=True, token_pattern=r"(?u)\b\w+\b", **options)
+        return TfidfVectorizer(ngram_range=(1, self.ngrams), sublinear_tf=True, token_pattern=WORD, **options)
+
+
+def _each(
+    model: LogisticRegression, features: Any, labels: np.ndarray, weights: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weight (classes, terms) and bias (classes,), class by class against the rest."""
+    weight = np.zeros((labels.shape[1], features.shape[1]), np.float32)
+    bias = np.zeros(labels.shape[1], np.float32)
+    for c in range(labels.shape[1]):
+        inside, weigh = rest(labels, c, weights)
+        known = certain(inside)
+        if known is None:
+            model.fit(features, inside, weigh)
+            weight[c], known = model.coef_[0], float(np.ravel(model.intercept_)[0])
+        bias[c] = known
+    return weight, bias
 
 
 @dataclass
@@ -56,9 +78,10 @@ class BagOfWords:
     weight: np.ndarray
     bias: np.ndarray
 
-    def probabilities(self, texts: list[str]) -> np.ndarray:
+    def probabilities(self, texts: list[str], many: bool = False) -> np.ndarray:
         features: Any = self.vectorizer.transform(texts)
-        return shares(features @ self.weight.T + self.bias)
+        logits = features @ self.weight.T + self.bias
+        return expit(logits) if many else shares(logits)
 
     def params(self) -> int:
         return int(self.weight.size + self.bias.size)

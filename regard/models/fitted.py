@@ -15,13 +15,19 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from regard.errors import UserError
 
+SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+WORD = rf"(?u)[{SPACELESS}]|[^\W{SPACELESS}]+"
+"""A word; in scripts without spaces, a character."""
+
 
 class Fitted(Protocol):
     """A model that has seen its texts. weight: (classes, terms)."""
 
     weight: np.ndarray
 
-    def probabilities(self, texts: list[str]) -> np.ndarray: ...
+    def probabilities(self, texts: list[str], many: bool = False) -> np.ndarray:
+        """p(class) of each text, (n, classes): they sum to one, unless there may be `many`."""
+        ...
 
     def params(self) -> int: ...
 
@@ -34,7 +40,12 @@ class Fitted(Protocol):
 class Fits(Protocol):
     """The Config of such a model, which has these two instead of `build`."""
 
-    def fit(self, texts: list[str], labels: np.ndarray, classes: int, seed: int) -> Fitted: ...
+    def fit(
+        self, texts: list[str], labels: np.ndarray, classes: int, seed: int, weights: np.ndarray | None = None
+    ) -> Fitted:
+        """labels: class numbers (n,), or memberships (n, classes) where a text may have several; weights (classes,):
+        how much a text of a class weighs, or that has a label."""
+        ...
 
     def load(self, folder: Path) -> Fitted: ...
 
@@ -65,6 +76,19 @@ def from_files(folder: Path, *names: str) -> tuple[list[str], list[np.ndarray]]:
         return terms, [tensors[name] for name in names]
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as problem:
         raise UserError(f"{folder} does not hold a whole bag-of-words model: {problem}") from None
+
+
+def rest(labels: np.ndarray, c: int, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
+    """Which texts are of class c, and what each weighs, for a model of it against the rest."""
+    inside = labels[:, c] > 0 if labels.ndim == 2 else labels == c
+    if weights is None:
+        return inside, None
+    return inside, np.where(inside, weights[c], 1.0) if labels.ndim == 2 else weights[labels]
+
+
+def certain(inside: np.ndarray) -> float | None:
+    """Where all texts have a label, or none has: the logit of saying so, with nothing to learn."""
+    return None if inside.any() and not inside.all() else (30.0 if inside.any() else -30.0)
 
 
 def shares(logits: np.ndarray) -> np.ndarray:

@@ -11,10 +11,11 @@ import numpy as np
 from torch import Tensor, nn
 
 from regard.data import documents
+from regard.data.labels import THRESHOLD, memberships, numbers, parted
 from regard.data.read import Table, read
-from regard.errors import UserError
 from regard.runs.run import Run
 from regard.tasks import classify
+from regard.tasks.measures import by_class, measures, most_frequent
 
 
 def _silent(text: str) -> None:
@@ -23,13 +24,16 @@ def _silent(text: str) -> None:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The class with the highest probability, and the probability of each."""
+    """The class with the highest probability, and the probability of each; where a document may have several labels,
+    all that are more probable than not."""
 
     label: str
     probabilities: dict[str, float]
+    labels: tuple[str, ...] | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        return {"label": self.label, "probabilities": self.probabilities}
+        named = {"label": self.label} if self.labels is None else {"labels": list(self.labels)}
+        return {**named, "probabilities": self.probabilities}
 
 
 class Classifier(Run):
@@ -40,6 +44,11 @@ class Classifier(Run):
     @property
     def labels(self) -> list[str]:
         return self.config["labels"]
+
+    @property
+    def many(self) -> bool:
+        """Whether a document may have several labels."""
+        return self.settings.data.labels == "many"
 
     @property
     def text_column(self) -> str | None:
@@ -55,24 +64,25 @@ class Classifier(Run):
         if not len(texts):
             return np.zeros((0, len(self.labels)), np.float32)
         if not isinstance(self.model, nn.Module):
-            return self.model.probabilities(list(texts))
+            return self.model.probabilities(list(texts), self.many)
         assert self.tokenizer is not None
         found = documents.encode(texts, self.tokenizer, max_tokens=self.settings.data.max_tokens)
         if found.cut:
             say(f"{found.cut:,} of {len(texts):,} texts were cut at {self.settings.data.max_tokens} tokens")
-        return classify.probabilities(self.model, found)
+        return classify.probabilities(self.model, found, many=self.many)
 
     @overload
     def predict(self, text: str, say: Callable[[str], Any] = ...) -> Prediction: ...
     @overload
     def predict(self, text: Sequence[str], say: Callable[[str], Any] = ...) -> list[Prediction]: ...
     def predict(self, text: str | Sequence[str], say: Callable[[str], Any] = _silent) -> Prediction | list[Prediction]:
-        """The class of a text, or of each of several."""
+        """The class of a text (or its labels), or of each of several."""
         texts = [text] if isinstance(text, str) else list(text)
         said = []
         for row in self.probabilities(texts, say):
             chances = {label: float(p) for label, p in zip(self.labels, row, strict=True)}
-            said.append(Prediction(max(chances, key=chances.__getitem__), chances))
+            given = tuple(name for name, p in chances.items() if p >= THRESHOLD) if self.many else None
+            said.append(Prediction(max(chances, key=chances.__getitem__), chances, given))
         return said[0] if isinstance(text, str) else said
 
     def evaluate(
@@ -83,16 +93,22 @@ class Classifier(Run):
         label: str | None = None,
         say: Callable[[str], Any] = print,
     ) -> dict[str, Any]:
-        """Accuracy, macro-F1 and loss on a file. Columns are those of training unless named."""
+        """Accuracy, macro-F1 and loss on a file, and the numbers of each class. Columns are those of training unless
+        named."""
         data_settings = self.settings.data
         table = data
         if not isinstance(table, Table):
             text, label = text or self.text_column, label or data_settings.label or self._columns[1]
-            table = read(Path(table), text=text, label=label)
+            table = read(Path(table), text=text, label=label, many=self.many)
         for note in table.notes:
             say(note)
-        truth = numbers(table.labels or [], self.labels, "" if isinstance(data, Table) else str(data))
-        return {"rows": len(table.texts), **classify.metrics(self.probabilities(table.texts, say), truth)}
+        where = "" if isinstance(data, Table) else str(data)
+        truth = as_numbers(table.labels or [], self.labels, self.config.get("separator"), where)
+        found = self.probabilities(table.texts, say)
+        measured: dict[str, Any] = {"rows": len(table.texts), **measures(found, truth)}
+        if not self.many:
+            measured["most_frequent"] = most_frequent(truth)
+        return {**measured, "classes": by_class(found, truth, self.labels)}
 
     def look(
         self,
@@ -110,17 +126,9 @@ class Classifier(Run):
 
     def chances(self, logits: Tensor) -> Tensor:
         """p(class) of a model's logits (..., classes)."""
-        return classify.chances(logits)
+        return classify.chances(logits, self.many)
 
 
-def numbers(labels: list[str], classes: list[str], where: str = "") -> np.ndarray:
-    """Labels as class numbers; one that was never seen in training is an error."""
-    known = {name: i for i, name in enumerate(classes)}
-    strange = sorted({label for label in labels if label not in known})
-    if strange:
-        shown = ", ".join(map(repr, strange[:5]))
-        raise UserError(
-            f"{where or 'the data'} has labels that training never saw: {shown}; known are "
-            f"{', '.join(map(repr, classes[:10]))}. Mend the labels or train on data that has them"
-        )
-    return np.array([known[label] for label in labels], np.int64)
+def as_numbers(cells: list[str], classes: list[str], mark: str | None, where: str = "") -> np.ndarray:
+    """Class numbers (n,), or where a mark parts several labels in a cell memberships (n, classes)."""
+    return numbers(cells, classes, where) if mark is None else memberships(parted(cells, mark), classes, where)

@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from regard.data import documents, split, tokenizer
+from regard.data import documents, labels, split, tokenizer
 from regard.data.read import Table, require_classes
 from regard.data.read import read as read_table
 from regard.data.tokenizer import Tokenizer
+from regard.errors import UserError, nearest
 from regard.models.fitted import Fitted
-from regard.runs.classifier import Classifier, numbers
+from regard.runs.classifier import Classifier, as_numbers
 from regard.settings import DataSettings, Settings
-from regard.tasks.classify import MODELS, Classify, metrics
+from regard.tasks.classify import MODELS, Classify
+from regard.tasks.measures import measures
 
 __all__ = ["MODELS"]
 
@@ -34,12 +36,16 @@ USES = (
 
 @dataclass(frozen=True)
 class Data(DataSettings):
-    """Where the examples are, in which columns, and after how many tokens they are cut."""
+    """Where the examples are, in which columns, and after how many tokens they are cut. `labels` is one or many a
+    document, then parted by `separator` (found out where it is not named); `class_weights`: data/labels.py."""
 
     train: str = ""
     text: str | None = None
     label: str | None = None
     max_tokens: int | None = 2000
+    labels: str = "one"
+    separator: str | None = None
+    class_weights: str | None = None
 
 
 @dataclass(frozen=True)
@@ -48,11 +54,12 @@ class ClassifySettings(Settings):
 
 
 SETTINGS = ClassifySettings
+AMOUNTS = ("one", "many")
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Texts and class numbers of both parts."""
+    """Texts of both parts, with their class numbers (n,) or memberships (n, classes)."""
 
     texts: list[str]
     labels: np.ndarray
@@ -60,10 +67,16 @@ class Corpus:
     valid_labels: np.ndarray
     classes: list[str]
     info: dict[str, Any]
+    separator: str | None = None
+    weights: np.ndarray | None = None
 
 
 def check(settings: ClassifySettings) -> None:
-    pass
+    if settings.data.labels not in AMOUNTS:
+        raise UserError(
+            f"data.labels says how many labels a document has, one or many, and was given {settings.data.labels!r}; "
+            f"{nearest(settings.data.labels, AMOUNTS)}"
+        )
 
 
 def check_config(config: Mapping[str, Any]) -> None:
@@ -72,38 +85,50 @@ def check_config(config: Mapping[str, Any]) -> None:
 
 def read(settings: ClassifySettings, source: Table | None, say: Callable[[str], Any]) -> Corpus:
     """Read the data, and set a validation part aside where none is named."""
-    data = settings.data
-    table = source or read_table(data.train, text=data.text, label=data.label)
+    data, many = settings.data, settings.data.labels == "many"
+    table = source or read_table(data.train, text=data.text, label=data.label, many=many)
     for note in table.notes:
         say(note)
-    classes = require_classes(table.labels)
-    labels = numbers(table.labels or [], classes)
+    cells = table.labels or []
+    mark = (data.separator or labels.separator(cells)) if many else None
+    keys, classes = cells, require_classes(cells) if mark is None else []
+    if mark is not None:
+        sets = labels.parted(cells, mark)
+        keys, classes = labels.rarest(sets), require_classes([name for row in sets for name in row])
+        each = sum(map(len, sets)) / len(sets)
+        say(f"{len(classes)} labels parted by {mark!r}, {each:.1f} for each document in the mean")
+    truth = as_numbers(cells, classes, mark)
     if data.valid is not None:
-        valid = read_table(data.valid, text=data.text, label=data.label)
+        valid = read_table(data.valid, text=data.text, label=data.label, many=many)
         for note in valid.notes:
             say(f"validation: {note}")
-        valid_labels = numbers(valid.labels or [], classes, data.valid)
+        valid_truth = as_numbers(valid.labels or [], classes, mark, data.valid)
         texts, valid_texts = table.texts, valid.texts
         valid_info = _info(valid, data.valid, len(valid_texts))
     else:
-        kept, aside = split.split(table.labels or [], data.valid_fraction, settings.seed)
+        kept, aside = split.split(keys, data.valid_fraction, settings.seed)
         texts, valid_texts = [table.texts[i] for i in kept], [table.texts[i] for i in aside]
-        labels, valid_labels = labels[kept], labels[aside]
+        truth, valid_truth = truth[kept], truth[aside]
         valid_info = {"rows": len(valid_texts), "split": data.valid_fraction}
         say(f"{len(aside):,} of {len(table.texts):,} rows set aside for validation")
     repeated = split.duplicates(texts, valid_texts)
     if repeated:
         say(f"warning: {repeated:,} of the {len(valid_texts):,} validation documents stand in the training part too")
+    weights = labels.class_weights(data.class_weights, truth, classes)
+    if weights is None and (note := labels.unbalanced(truth, classes)):
+        say(note)
     info = {
         "train": _info(table, data.train or "given in Python", len(texts)),
         "valid": valid_info,
         "repeated": repeated,
     }
-    return Corpus(texts, labels, valid_texts, valid_labels, classes, info)
+    return Corpus(texts, truth, valid_texts, valid_truth, classes, info, mark, weights)
 
 
 def facts(found: Corpus) -> dict[str, Any]:
-    return {"labels": found.classes}
+    count = labels.support(found.labels, len(found.classes)).tolist()
+    known = {"labels": found.classes, "support": dict(zip(found.classes, count, strict=True))}
+    return known if found.separator is None else {**known, "separator": found.separator}
 
 
 def words(settings: ClassifySettings, found: Corpus) -> Tokenizer:
@@ -132,14 +157,16 @@ def task(
         classes=len(found.classes),
         batch_tokens=settings.data.batch_tokens,
         seed=settings.seed,
+        weights=found.weights,
     )
     return job, f"{len(train):,} documents ({len(train.ids):,} tokens), {len(found.classes)} classes"
 
 
 def fit(settings: ClassifySettings, found: Corpus) -> tuple[Fitted, dict[str, float]]:
     """A bag of words, fitted at once."""
-    bag = settings.model.fit(found.texts, found.labels, len(found.classes), settings.seed)
-    return bag, metrics(bag.probabilities(found.valid_texts), found.valid_labels)
+    bag = settings.model.fit(found.texts, found.labels, len(found.classes), settings.seed, found.weights)
+    many = found.labels.ndim == 2
+    return bag, measures(bag.probabilities(found.valid_texts, many), found.valid_labels)
 
 
 def about(config: Mapping[str, Any]) -> str:

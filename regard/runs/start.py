@@ -80,7 +80,12 @@ def train(
         if resume:
             read_config(str(out))  # says what is there instead
         raise UserError(f"no data was given: regard train {task} FILE")
-    if not isinstance(chosen.model, Fits):
+    if isinstance(chosen.model, Fits):
+        unused = [f"{part}.{key}" for part in ("train", "tokenizer") for key in tree.get(part) or {}]
+        unused += [f"data.{key}" for key in ("max_tokens", "batch_tokens") if key in (tree.get("data") or {})]
+        if unused:
+            say(f"{chosen.model_name} is fitted to all texts at once: {', '.join(unused)} not used")
+    else:
         chosen = dataclasses.replace(chosen, train=launch.settled(chosen.train))
     folder = _folder(chosen, out, overwrite)
     begun = time.perf_counter()
@@ -193,7 +198,8 @@ def _fit_at_once(
     config |= {"steps": 0, "seconds": time.perf_counter() - begun}
     if machine.rank() == 0:
         _finish(folder, config)
-    say(f"{settings.model_name}: {bag.params():,} parameters, accuracy {measured['accuracy']:.2%} -> {folder}")
+    first = next(iter(measured))
+    say(f"{settings.model_name}: {bag.params():,} parameters, {first} {measured[first]:.2%} -> {folder}")
     return made.RUN(folder, config, bag, None)
 
 

@@ -1,4 +1,8 @@
-"""Name the class of a document: batches of documents of like length, cross entropy, accuracy and macro-F1."""
+"""Name the class of a document, or its several labels: batches of documents of like length.
+
+one class          Σ w_y · -log softmax(z)_y / Σ w_y                                   w: how much classes weigh
+several labels     mean over labels of -(w t log σ(z) + (1 - t) log(1 - σ(z)))         t: has it or not
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from torch import Tensor, nn
 
 from regard.data import batches
 from regard.data.documents import Documents
+from regard.tasks.measures import measures
 from regard.training.task import Term
 
 MODELS = {
@@ -30,24 +35,25 @@ MODELS = {
 
 @dataclass(frozen=True)
 class DocumentBatch:
-    """ids, mask and the number of each token's sentence, each (b, n); labels (b,)."""
+    """ids, mask and the number of each token's sentence, each (b, n); labels: class numbers (b,) or memberships
+    (b, classes); weight: what the documents weigh together."""
 
     ids: Tensor
     mask: Tensor
     sentences: Tensor
     labels: Tensor
     tokens: int
+    weight: float
 
     @property
     def counts(self) -> dict[str, float]:
-        n = float(len(self.labels))
-        return {"classes": n, "penalty": n}
+        return {"classes": self.weight, "penalty": float(len(self.labels))}
 
 
 class Classify:
-    """The task that the loop trains on. `labels` are class numbers."""
+    """The task that the loop trains on. `labels` are class numbers (n,), or memberships (n, classes) where a document
+    may have several; `weights` (classes,) says how much classes weigh."""
 
-    monitor = "accuracy"
     mode: Literal["max", "min"] = "max"
 
     def __init__(
@@ -60,7 +66,10 @@ class Classify:
         classes: int,
         batch_tokens: int,
         seed: int,
+        weights: np.ndarray | None = None,
     ):
+        self.monitor = "micro_f1" if labels.ndim == 2 else "accuracy"
+        self.weights = weights
         self.train, self.labels, self.valid, self.valid_labels = train, labels, valid, valid_labels
         self.classes, self.batch_tokens, self.seed = classes, batch_tokens, seed
         self._numbers = sentence_numbers(train)
@@ -69,15 +78,25 @@ class Classify:
         return batches.plan(self.train.lengths, self.batch_tokens, seed=self.seed, epoch=epoch)
 
     def batch(self, indices: np.ndarray, epoch: int) -> DocumentBatch:
-        return collate(self.train, self._numbers, self.labels, indices)
+        return collate(self.train, self._numbers, self.labels, indices, self.weights)
 
     def loss(self, model: nn.Module, batch: DocumentBatch) -> Mapping[str, Term]:
         out = model(batch.ids, batch.mask, batch.sentences)
-        terms = {"classes": Term(F.cross_entropy(out.logits, batch.labels, reduction="sum"))}
+        weights = None if self.weights is None else torch.from_numpy(self.weights).to(out.logits)
+        terms = {"classes": Term(class_loss(out.logits, batch.labels, weights))}
         return terms | {name: Term(total, weight) for name, (total, weight) in out.terms.items()}
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
-        return metrics(probabilities(model, self.valid, batch_tokens=2 * self.batch_tokens), self.valid_labels)
+        many = self.valid_labels.ndim == 2
+        found = probabilities(model, self.valid, many=many, batch_tokens=2 * self.batch_tokens)
+        return measures(found, self.valid_labels)
+
+
+def class_loss(logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+    """The sum over the batch; see above."""
+    if labels.dim() == 1:
+        return F.cross_entropy(logits, labels, weights, reduction="sum")
+    return F.binary_cross_entropy_with_logits(logits, labels, pos_weight=weights, reduction="sum") / labels.shape[1]
 
 
 def sentence_numbers(documents: Documents) -> np.ndarray:
@@ -87,29 +106,40 @@ def sentence_numbers(documents: Documents) -> np.ndarray:
     return (number - first).astype(np.int32)
 
 
-def collate(documents: Documents, numbers: np.ndarray, labels: np.ndarray, indices: np.ndarray) -> DocumentBatch:
+def collate(
+    documents: Documents,
+    numbers: np.ndarray,
+    labels: np.ndarray,
+    indices: np.ndarray,
+    weights: np.ndarray | None = None,
+) -> DocumentBatch:
     """The named documents as padded tensors."""
     lengths = documents.lengths[indices]
     place = np.arange(lengths.max())
     mask = place < lengths[:, None]
     token = np.where(mask, documents.starts[indices, None] + place, 0)
     ids = np.where(mask, documents.ids[token], 0)
+    chosen = labels[indices]
+    weight = weights[chosen].sum() if weights is not None and chosen.ndim == 1 else len(chosen)
     return DocumentBatch(
         torch.from_numpy(ids.astype(np.int64)),
         torch.from_numpy(mask),
         torch.from_numpy(np.where(mask, numbers[token], 0).astype(np.int64)),
-        torch.from_numpy(labels[indices].astype(np.int64)),
+        torch.from_numpy(chosen.astype(np.int64 if chosen.ndim == 1 else np.float32)),
         int(lengths.sum()),
+        float(weight),
     )
 
 
-def chances(logits: Tensor) -> Tensor:
-    """p(class) of logits (..., classes)."""
-    return logits.float().softmax(-1)
+def chances(logits: Tensor, many: bool = False) -> Tensor:
+    """p(class) of logits (..., classes): they sum to one, unless there may be many."""
+    return logits.float().sigmoid() if many else logits.float().softmax(-1)
 
 
 @torch.no_grad()
-def probabilities(model: nn.Module, documents: Documents, *, batch_tokens: int = 16_384) -> np.ndarray:
+def probabilities(
+    model: nn.Module, documents: Documents, *, many: bool = False, batch_tokens: int = 16_384
+) -> np.ndarray:
     """p(class) of each document, (n, classes), in their order."""
     device = next(model.parameters()).device
     numbers, labels = sentence_numbers(documents), np.zeros(len(documents), np.int64)
@@ -118,23 +148,8 @@ def probabilities(model: nn.Module, documents: Documents, *, batch_tokens: int =
     for indices in plan:
         batch = collate(documents, numbers, labels, indices)
         out = model(batch.ids.to(device), batch.mask.to(device), batch.sentences.to(device))
-        rows.append(chances(out.logits).cpu().numpy())
+        rows.append(chances(out.logits, many).cpu().numpy())
     order, found = np.concatenate(plan), np.concatenate(rows)
     back = np.empty_like(found)
     back[order] = found
     return back
-
-
-def metrics(chances: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Accuracy, macro-F1 over the classes that occur, and the mean negative log-likelihood."""
-    guess, classes = chances.argmax(1), chances.shape[1]
-    right = np.bincount(labels[guess == labels], minlength=classes)
-    said, true = np.bincount(guess, minlength=classes), np.bincount(labels, minlength=classes)
-    seen = true > 0
-    f1 = 2 * right[seen] / np.maximum(said[seen] + true[seen], 1)
-    nll = -np.log(np.maximum(chances[np.arange(len(labels)), labels], 1e-12))
-    return {
-        "accuracy": float((guess == labels).mean()),
-        "macro_f1": float(f1.mean()),
-        "loss": float(nll.mean()),
-    }

@@ -1,0 +1,80 @@
+"""The next word: P(w_1 .. w_n) = Π_t P(w_t | w_1 .. w_{t-1})   (Bengio et al. 2003; Radford et al. 2018, eq. 1)
+
+Each window gives a prediction at every place. On the validation part every token is scored once by a sliding window,
+the first one after [EOS], as a document's first word is in training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch.nn.functional as F
+from torch import nn
+
+from regard.data.corpus import Corpus
+from regard.data.tokenizer import EOS
+from regard.data.vocabulary import Vocabulary
+from regard.tasks.objectives import sliding
+from regard.tasks.objectives.base import WordBatch, tensor
+from regard.training.task import Term
+
+MODELS = ("gpt", "cnn")
+
+
+@dataclass(frozen=True)
+class Config:
+    """There is nothing to choose."""
+
+
+class Causal:
+    def __init__(self, config: Config, vocabulary: Vocabulary, *, block: int, stride: int, rows: int, seed: int):
+        self.vocabulary, self.block, self.stride, self.rows = vocabulary, block, stride, rows
+        self.length, self.step = block + 1, block  # a window's last token, only wanted, is the next one's first
+
+    def batch(self, corpus: Corpus, starts: np.ndarray, items: np.ndarray, epoch: int) -> WordBatch:
+        ids = corpus.read(starts, self.length)
+        return WordBatch(tensor(ids[:, :-1]), tensor(ids[:, 1:]))
+
+    def loss(self, model: nn.Module, batch: WordBatch) -> Mapping[str, Term]:
+        logits = model(batch.ids)
+        return {"words": Term(F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), reduction="sum"))}
+
+    def evaluate(self, model: nn.Module, corpus: Corpus) -> dict[str, float]:
+        """Nats a token, perplexity, and bits by the length of the text."""
+        lead = self.block - self.stride
+        parts = sliding.batches(corpus, self.block, self.stride, lead, self.rows)
+        shifted = ((before(corpus, starts, ids), ids, scored) for starts, ids, scored in parts)
+        found = sliding.score(at_places(model), sliding.device_of(model), shifted)
+        return {"loss": found.loss, "perplexity": found.perplexity, **by_text(found.nats, self.vocabulary, corpus)}
+
+    def idle(self, model: nn.Module) -> list[nn.Parameter]:
+        return []
+
+
+OBJECTIVE = Causal
+
+
+def before(corpus: Corpus, starts: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """What stands before each token of the windows."""
+    first = corpus.read(np.maximum(starts - 1, 0), 1)
+    first[starts == 0] = EOS
+    return np.concatenate([first, ids[:, :-1]], 1)
+
+
+def at_places(model: nn.Module) -> Any:
+    return lambda ids, places: model(ids, places=places)
+
+
+def by_text(nats: float, vocabulary: Vocabulary, corpus: Corpus) -> dict[str, float]:
+    """Bits per character and per byte, where tokens spell out the text; perplexity per word, also from parts of words:
+    exp(nats / words), words being what stands between spaces, and line ends."""
+    characters, size, words = vocabulary.text(corpus)
+    found = {}
+    if vocabulary.kind in ("bpe", "chars") and characters:
+        found |= {"bits_per_character": nats / np.log(2) / characters, "bits_per_byte": nats / np.log(2) / size}
+    if vocabulary.kind != "words" and words:
+        found["word_perplexity"] = float(np.exp(min(nats / words, 700.0)))
+    return {name: float(value) for name, value in found.items()}
