@@ -1,6 +1,7 @@
-"""Cut text into tokens that remember where they stood: byte-level BPE, whole words or single characters.
+"""Cut text into tokens that remember where they stood: byte-level BPE, whole words, single characters, or what stands
+between spaces in text that was cut into words before.
 
-All three are made by the `tokenizers` library, trained on the user's own text and saved as its tokenizer.json. The
+All are made by the `tokenizers` library, trained on the user's own text and saved as its tokenizer.json. The
 special tokens are the same in each: [PAD]=0 [UNK]=1 [BOS]=2 [EOS]=3 [MASK]=4 [SEP]=5. They are never found in a text:
 "[MASK]" written by a user is six ordinary characters.
 """
@@ -26,7 +27,7 @@ from regard.errors import UserError, nearest
 
 SPECIAL = ("[PAD]", "[UNK]", "[BOS]", "[EOS]", "[MASK]", "[SEP]")
 PAD, UNK, BOS, EOS, MASK, SEP = range(6)
-KINDS = ("bpe", "words", "chars")
+KINDS = ("bpe", "words", "chars", "spaces")
 LARGE = 1_000_000  # characters of training text from which a word must be seen twice
 
 # What counts as one word, here and where attention is shown on words. Scripts written without spaces go by character.
@@ -57,7 +58,7 @@ class Encoding:
 
 
 class Tokenizer:
-    """A trained tokenizer. `kind` is bpe, words or chars; `size` the number of ids, special ones included."""
+    """A trained tokenizer. `kind` is bpe, words, chars or spaces; `size` the number of ids, special ones included."""
 
     def __init__(self, core: tk.Tokenizer) -> None:
         core.encode_special_tokens = True  # not kept in the file, so set on each start
@@ -80,6 +81,8 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """Text again, without special tokens; words come back joined by single spaces."""
+        if self.kind == "spaces":
+            return _joined(self.token(i) for i in ids)
         return self.core.decode([int(i) for i in ids], skip_special_tokens=True)
 
     def token(self, id: int) -> str:
@@ -128,7 +131,9 @@ def train(texts: Iterable[str], kind: str = "bpe", vocab: int = 8000, *, lowerca
     """Learn a vocabulary of at most `vocab` entries from `texts`. The same texts give the same tokenizer.
 
     bpe: byte-level BPE (Sennrich 2016; bytes as in GPT-2), which knows every text. words: the most frequent whole
-    words, lowercased unless told otherwise. chars: the most frequent characters.
+    words, lowercased unless told otherwise. chars: the most frequent characters. spaces: the most frequent of what
+    stands between spaces, for text that is cut into words already, such as WikiText: `<unk>` is [UNK], and the end of a
+    line is [EOS], a token like any other.
     """
     texts = texts if isinstance(texts, list) else list(texts)
     if kind not in KINDS:
@@ -140,6 +145,8 @@ def train(texts: Iterable[str], kind: str = "bpe", vocab: int = 8000, *, lowerca
         raise UserError("no text to train a tokenizer on")
     if kind == "words":
         return Tokenizer(_words(texts, vocab, lowercase))
+    if kind == "spaces":
+        return Tokenizer(_spaces(texts, vocab))
     return Tokenizer(_bpe(texts, vocab) if kind == "bpe" else _chars(texts, vocab))
 
 
@@ -187,9 +194,39 @@ def _chars(texts: list[str], vocab: int) -> tk.Tokenizer:
     return core
 
 
+_LITERAL = Regex(r"(?<!\S)(?:\[(?:PAD|UNK|BOS|EOS|MASK|SEP)\]|<unk>)(?!\S)")
+
+
+def _spaces(texts: list[str], vocab: int) -> tk.Tokenizer:
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(text.split())
+    for word in ("<unk>", *SPECIAL):
+        del counts[word]
+    frequent = sorted(counts, key=lambda w: (-counts[w], w))[: vocab - len(SPECIAL)]
+    vocabulary = {token: i for i, token in enumerate([*SPECIAL, *frequent])}
+    core = tk.Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL[UNK]))
+    core.add_special_tokens(list(SPECIAL))
+    # What a user writes like a special token is a word that is not known.
+    core.normalizer = normalizers.Sequence(
+        [normalizers.Replace(_LITERAL, SPECIAL[UNK]), normalizers.Replace("\n", f" {SPECIAL[EOS]} ")]
+    )
+    core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return core
+
+
+def _joined(tokens: Iterable[str]) -> str:
+    """Words with spaces between them, and lines where [EOS] stood."""
+    words = ("\n" if token == SPECIAL[EOS] else "<unk>" if token == SPECIAL[UNK] else token for token in tokens)
+    text = " ".join(word for word in words if word not in SPECIAL)
+    return text.replace(" \n", "\n").replace("\n ", "\n")
+
+
 def _kind(core: tk.Tokenizer) -> str:
     if isinstance(core.model, models.BPE):
         return "bpe"
+    if isinstance(core.pre_tokenizer, pre_tokenizers.WhitespaceSplit):
+        return "spaces"
     return "chars" if isinstance(core.decoder, decoders.Fuse) else "words"
 
 

@@ -19,12 +19,13 @@ CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM
 class TwoWay(nn.Module):
     """(b, n, dim) to (b, n, 2 · hidden)."""
 
-    def __init__(self, dim: int, hidden: int, cell: str = "gru", layers: int = 1):
+    def __init__(self, dim: int, hidden: int, cell: str = "gru", layers: int = 1, dropout: float = 0.0):
         super().__init__()
         if cell not in CELLS:
             raise UserError(f"unknown cell {cell!r}; known: {', '.join(CELLS)}")
-        self.onward = CELLS[cell](dim, hidden, layers, batch_first=True)
-        self.back = CELLS[cell](dim, hidden, layers, batch_first=True)
+        dropout = dropout if layers > 1 else 0.0  # torch drops between layers only, and warns where there is one
+        self.onward = CELLS[cell](dim, hidden, layers, batch_first=True, dropout=dropout)
+        self.back = CELLS[cell](dim, hidden, layers, batch_first=True, dropout=dropout)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         turned = turn(x, lengths)

@@ -8,25 +8,30 @@
     W: `word`    W_p: `pooler`    W': `next`
 
 The blocks are those of Vaswani et al. 2017, the norm after each part. Differs: the attention's weights are not dropped
-out, which would leave the fused kernel.
+out, which would leave the fused kernel; `norm="pre"` puts the norms before each part and one at the end in place of
+the one at the start, which trains without a long warm-up.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard import positions
-from regard.layers import EncoderBlock, FeedForward, MultiHead, PostNorm
+from regard import named, positions
+from regard.layers import EncoderBlock, FeedForward, MultiHead, PostNorm, PreNorm
 from regard.layers.activations import activation
 from regard.layers.stack import Stack
 from regard.masks import Mask
+from regard.models.output import pick
 
 EPS = 1e-12
+RESIDUALS = {"post": PostNorm, "pre": PreNorm}
+FIRST_NORMS = {"post": nn.LayerNorm, "pre": nn.Identity}
+LAST_NORMS = {"post": nn.Identity, "pre": nn.LayerNorm}
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,10 @@ class Config:
     segments: int = 2
     activation: str = "gelu"
     dropout: float = 0.1
+    norm: str = "post"
+
+    def build(self, vocab: int) -> BERT:
+        return BERT(replace(self, vocab=vocab))
 
 
 BASE = Config(dim=768, hidden=3072, layers=12, heads=12)
@@ -55,8 +64,10 @@ class BERT(nn.Module):
         self.embed = nn.Embedding(c.vocab, c.dim)
         self.positions = positions.build(c.positions, c.dim, c.heads)
         self.segments = nn.Embedding(c.segments, c.dim)
-        self.norm, self.dropout = nn.LayerNorm(c.dim, EPS), nn.Dropout(c.dropout)
+        self.residual = named.find("norm", c.norm, RESIDUALS)
+        self.norm, self.dropout = FIRST_NORMS[c.norm](c.dim, EPS), nn.Dropout(c.dropout)
         self.layers = Stack[EncoderBlock](self._block() for _ in range(c.layers))
+        self.last_norm = LAST_NORMS[c.norm](c.dim, EPS)
         self.pooler = nn.Linear(c.dim, c.dim)
         self.word, self.word_norm = nn.Linear(c.dim, c.dim), nn.LayerNorm(c.dim, EPS)
         self.word_bias = nn.Parameter(torch.zeros(c.vocab))
@@ -64,12 +75,17 @@ class BERT(nn.Module):
         self._start()
 
     def forward(
-        self, ids: Tensor, *, mask: Mask | Tensor | None = None, segments: Tensor | None = None
+        self,
+        ids: Tensor,
+        *,
+        mask: Mask | Tensor | None = None,
+        segments: Tensor | None = None,
+        places: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Logits of the word at each place (b, n, vocab), and of whether the second sentence follows the first
-        (b, 2)."""
+        """Logits of the word at each place (b, n, vocab), or (k, vocab) at some places only, counted through all rows;
+        and of whether the second sentence follows the first (b, 2)."""
         states = self.states(ids, mask=mask, segments=segments)
-        return self.words(states), self.next(self.pool(states))
+        return self.words(pick(states, places)), self.next(self.pool(states))
 
     def states(self, ids: Tensor, *, mask: Mask | Tensor | None = None, segments: Tensor | None = None) -> Tensor:
         """ids (b, n) to what is known at each place of all places (b, n, dim). mask (b, n): True for what is real;
@@ -79,7 +95,7 @@ class BERT(nn.Module):
         x = self.dropout(self.norm(x))
         for layer in self.layers:
             x = layer(x, mask=mask)
-        return x
+        return self.last_norm(x)
 
     def pool(self, states: Tensor) -> Tensor:
         """The whole text as one vector, from its first place: (b, dim)."""
@@ -96,7 +112,7 @@ class BERT(nn.Module):
         attention = MultiHead(c.dim, c.heads, c.mechanism, positions=inside)
         feed = FeedForward(c.dim, c.hidden, activation=activation(c.activation))
         norm = partial(nn.LayerNorm, eps=EPS)
-        return EncoderBlock(attention, feed, residual=PostNorm, dropout=c.dropout, norm=norm)
+        return EncoderBlock(attention, feed, residual=self.residual, dropout=c.dropout, norm=norm)
 
     def _start(self) -> None:
         """N(0, 0.02), as the paper's code does; a mechanism starts its own projections."""

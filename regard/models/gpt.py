@@ -11,7 +11,7 @@ attention's weights are not dropped out, which would leave the fused kernel.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ from regard.layers.activations import activation
 from regard.layers.stack import Stack
 from regard.masks import Mask
 from regard.memory import Memory, after
+from regard.models.output import pick
 from regard.places import At
 
 
@@ -40,6 +41,9 @@ class Config:
     bias: bool = True
     dropout: float = 0.0
 
+    def build(self, vocab: int) -> GPT:
+        return GPT(replace(self, vocab=vocab))
+
 
 GPT2 = Config(dim=768, layers=12, heads=12, activation="gelu-tanh", dropout=0.1)
 
@@ -55,9 +59,17 @@ class GPT(nn.Module):
         self.norm = nn.LayerNorm(c.dim, bias=c.bias)
         self._start()
 
-    def forward(self, ids: Tensor, *, mask: Mask | Tensor | None = None, at: At | None = None) -> Tensor:
-        """ids (b, n) to logits of the next word (b, n, vocab). mask (b, n): True for what is real."""
-        return self.head(self.states(ids, mask=mask, at=at))
+    def forward(
+        self,
+        ids: Tensor,
+        *,
+        mask: Mask | Tensor | None = None,
+        at: At | None = None,
+        places: Tensor | None = None,
+    ) -> Tensor:
+        """ids (b, n) to logits of the next word (b, n, vocab), or (k, vocab) of some places only, counted through all
+        rows. mask (b, n): True for what is real."""
+        return self.head(pick(self.states(ids, mask=mask, at=at), places))
 
     def states(self, ids: Tensor, *, mask: Mask | Tensor | None = None, at: At | None = None) -> Tensor:
         """What is known at each place of all up to it, (b, n, dim)."""

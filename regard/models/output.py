@@ -1,4 +1,4 @@
-"""What a model that names a class gives back."""
+"""What a model that names a class gives back; and the places of a text that one wants to know of."""
 
 from __future__ import annotations
 
@@ -13,3 +13,8 @@ class Classified:
 
     logits: Tensor
     terms: dict[str, tuple[Tensor, float]] = field(default_factory=dict)
+
+
+def pick(states: Tensor, places: Tensor | None) -> Tensor:
+    """(b, n, dim) to (k, dim): the states at these places (k,), counted through all rows; all as they are for None."""
+    return states if places is None else states.flatten(0, 1).index_select(0, places)

@@ -2,9 +2,9 @@
 
     [BOS] A [SEP] B [SEP]      segments 0 for the first three, 1 for the rest
 
-As in the paper a "sentence" is a stretch of whole sentences: A and B are cut where a sentence ends, if one does near the
-middle, and where no document does. B is what follows in the text, or, for every second row by chance, a stretch that
-begins with a sentence at least two blocks away.
+As in the paper a "sentence" is a stretch of whole sentences: A and B are cut where a sentence ends, if one does near
+the middle, and where no document does. B is what follows in the text, or, for every second row by chance, a stretch
+that begins with a sentence at least two blocks away.
 """
 
 from __future__ import annotations

@@ -1,0 +1,70 @@
+"""The blank language model on two recurrent nets: each word from the words before it and the words after it.
+
+    h→[t] = RNN→(h→[t-1], e[w_t])      h←[t] = RNN←(h←[t+1], e[w_t])
+    P(w_t) = softmax over w of  e[w] · (W→ h→[t-1] + W← h←[t+1]) + b[w]
+
+    e: `embed`, tied with the head    RNN→, RNN←: `read.onward`, `read.back`    W→, W←: `before`, `after`    b: `bias`
+
+What is said of w_t never looks at w_t: the forward net has not read it yet and the backward net neither. The two are
+separate stacks, since stacked bidirectional layers would leak it: their second layer has read both sides. Before the
+first word and after the last a net stands at `start` (one learned state a side).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.layers import TwoWay
+from regard.models.output import pick
+from regard.sizes import positive
+
+
+@dataclass(frozen=True)
+class Config:
+    dim: int = 256
+    hidden: int = 256
+    layers: int = 1
+    cell: str = "lstm"
+    dropout: float = 0.1
+
+    def build(self, vocab: int) -> BiRNN:
+        positive("birnn", dim=self.dim, hidden=self.hidden, layers=self.layers)
+        return BiRNN(vocab, self)
+
+
+class BiRNN(nn.Module):
+    def __init__(self, vocab: int, config: Config):
+        super().__init__()
+        self.config = c = config
+        self.embed = nn.Embedding(vocab, c.dim)
+        self.read = TwoWay(c.dim, c.hidden, c.cell, c.layers, c.dropout)
+        self.start = nn.Parameter(torch.zeros(2, c.hidden))
+        self.before, self.after = nn.Linear(c.hidden, c.dim), nn.Linear(c.hidden, c.dim, bias=False)
+        self.bias = nn.Parameter(torch.zeros(vocab))
+        self.dropout = nn.Dropout(c.dropout)
+        nn.init.normal_(self.embed.weight, std=0.02 if c.dim > 64 else 0.1)
+
+    def forward(self, ids: Tensor, *, mask: Tensor | None = None, places: Tensor | None = None) -> Tensor:
+        """ids (b, n) to logits of the word at each place (b, n, vocab), or (k, vocab) at some places only, counted
+        through all rows. mask (b, n): True for what is real; padding stands at the end."""
+        return self.words(pick(self.states(ids, mask=mask), places))
+
+    def states(self, ids: Tensor, *, mask: Tensor | None = None) -> Tensor:
+        """What is known of each place from the others, (b, n, dim)."""
+        b, n = ids.shape
+        lengths = ids.new_full((b,), n) if mask is None else mask.sum(1)
+        h = self.read(self.dropout(self.embed(ids)), lengths)
+        onward, back = h.chunk(2, -1)
+        first, last = (side.expand(b, 1, -1) for side in self.start)
+        before = torch.cat((first, onward[:, :-1]), 1)
+        after = torch.cat((back[:, 1:], last), 1)
+        at_end = torch.arange(n, device=ids.device) == lengths[:, None] - 1
+        after = torch.where(at_end[..., None], last, after)  # what the backward net says in the padding is not asked
+        return self.before(self.dropout(before)) + self.after(self.dropout(after))
+
+    def words(self, states: Tensor) -> Tensor:
+        return F.linear(states, self.embed.weight, self.bias)
