@@ -55,8 +55,10 @@ class Stream:
 
     def read(self, starts: np.ndarray, length: int) -> np.ndarray:
         out = np.empty((len(starts), length), np.int64)
+        if not out.size:
+            return out
         first = np.searchsorted(self.ends, starts, side="right")
-        last = np.searchsorted(self.ends, starts + max(length, 1) - 1, side="right")
+        last = np.searchsorted(self.ends, starts + length - 1, side="right")
         places = np.arange(length)
         for shard in np.unique(first):
             rows = np.flatnonzero((first == shard) & (last == shard))
