@@ -168,5 +168,7 @@ def look(
     print(f"{prediction['label']}\t{prediction['probabilities'][prediction['label']]:.4f}")
     if seen.data.get("faithfulness"):
         print(seen.data["faithfulness"]["sentence"])
+    for note in seen.data["notes"]:
+        print(note)
     kind = "page" if out.suffix.lower() == ".html" else "drawing"
     print(f"{kind}: {seen.save(out, say=_say(True))}")

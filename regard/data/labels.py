@@ -25,7 +25,7 @@ def separator(cells: Sequence[str]) -> str:
 
 def parted(cells: Sequence[str], mark: str) -> list[tuple[str, ...]]:
     """The labels in each cell, each once, in their order."""
-    if not mark or mark.isspace():
+    if not mark:
         raise UserError(f"data.separator wants a mark such as '|' or ';' between labels, and was given {mark!r}")
     return [tuple(dict.fromkeys(_cell(cell, mark))) for cell in cells]
 

@@ -25,13 +25,7 @@ from regard.tasks.measures import measures
 
 __all__ = ["MODELS"]
 
-DEFAULT = "han"
 RUN = Classifier
-USES = (
-    "regard evaluate FOLDER FILE",
-    'regard predict FOLDER "some text"',
-    'regard look FOLDER "some text"',
-)
 
 
 @dataclass(frozen=True)
@@ -71,6 +65,14 @@ class Corpus:
     weights: np.ndarray | None = None
 
 
+def default(tree: Mapping[str, Any]) -> str:
+    return "han"
+
+
+def own(tree: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(tree)
+
+
 def check(settings: ClassifySettings) -> None:
     if settings.data.labels not in AMOUNTS:
         raise UserError(
@@ -90,7 +92,7 @@ def read(settings: ClassifySettings, source: Table | None, say: Callable[[str], 
     for note in table.notes:
         say(note)
     cells = table.labels or []
-    mark = (data.separator or labels.separator(cells)) if many else None
+    mark = (labels.separator(cells) if data.separator is None else data.separator) if many else None
     keys, classes = cells, require_classes(cells) if mark is None else []
     if mark is not None:
         sets = labels.parted(cells, mark)
@@ -141,7 +143,12 @@ def net(settings: ClassifySettings, config: Mapping[str, Any]) -> nn.Module:
 
 
 def task(
-    settings: ClassifySettings, found: Corpus, words: Tokenizer, folder: Path, say: Callable[[str], Any]
+    settings: ClassifySettings,
+    found: Corpus,
+    words: Tokenizer,
+    folder: Path,
+    say: Callable[[str], Any],
+    progress: bool,
 ) -> tuple[Classify, str]:
     """Both parts tokenized, as a task for the loop."""
     most = settings.data.max_tokens
@@ -167,6 +174,14 @@ def fit(settings: ClassifySettings, found: Corpus) -> tuple[Fitted, dict[str, fl
     bag = settings.model.fit(found.texts, found.labels, len(found.classes), settings.seed, found.weights)
     many = found.labels.ndim == 2
     return bag, measures(bag.probabilities(found.valid_texts, many), found.valid_labels)
+
+
+def size(info: Mapping[str, Any]) -> str:
+    return f"{info['rows']:,} rows"
+
+
+def uses(config: Mapping[str, Any]) -> list[str]:
+    return ['regard predict FOLDER "some text"', "regard evaluate FOLDER FILE", 'regard look FOLDER "some text"']
 
 
 def about(config: Mapping[str, Any]) -> str:

@@ -28,6 +28,7 @@ MODELS = {
     "bilstm": "regard.models.bilstm",
     "cnn": "regard.models.language_cnn",
     "kim-cnn": "regard.models.kim_cnn",
+    "ngram-attention": "regard.models.ngram_attention",
     "tfidf": "regard.models.bag",
     "nb-svm": "regard.models.nb_svm",
 }
@@ -68,11 +69,17 @@ class Classify:
         seed: int,
         weights: np.ndarray | None = None,
     ):
-        self.monitor = "micro_f1" if labels.ndim == 2 else "accuracy"
+        # where classes weigh alike, so they do in choosing the best model
+        self.monitor = "macro_f1" if weights is not None else "micro_f1" if labels.ndim == 2 else "accuracy"
         self.weights = weights
         self.train, self.labels, self.valid, self.valid_labels = train, labels, valid, valid_labels
         self.classes, self.batch_tokens, self.seed = classes, batch_tokens, seed
         self._numbers = sentence_numbers(train)
+
+    def seen(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The training part as `regard.models.sees` wants it."""
+        many = self.labels if self.labels.ndim == 2 else np.eye(self.classes)[self.labels]
+        return self.train.ids, self.train.starts, many
 
     def plan(self, epoch: int) -> list[np.ndarray]:
         return batches.plan(self.train.lengths, self.batch_tokens, seed=self.seed, epoch=epoch)

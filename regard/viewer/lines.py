@@ -23,7 +23,6 @@ class Atom:
     shade: float = 0.0
     tip: str = ""
     evidence: bool = False
-    unread: bool = False
     way: str = ""  # L, R, 1 for a number, or neither
     space: bool = False
     ends: bool = False  # the line ends here
@@ -42,7 +41,7 @@ def atoms(words: Sequence[Any], measure: Callable[[str], float]) -> list[Atom]:
                     continue
                 clean = "".join("\ufffd" if unicodedata.category(c) in ("Cc", "Cs", "Co", "Cn") else c for c in piece)
                 shade, tip = (word.shade, word.tip) if named and word.weight is not None else (0.0, "")
-                found.append(Atom(clean, measure(clean), shade, tip, evidence, word.unread, direction(clean)))
+                found.append(Atom(clean, measure(clean), shade, tip, evidence, direction(clean)))
     return found
 
 

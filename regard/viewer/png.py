@@ -9,50 +9,60 @@ from PIL import Image, ImageColor, ImageDraw, ImageFont, features
 
 from regard.errors import UserError
 from regard.viewer.fonts import Fonts
-from regard.viewer.scene import Box, Text, scene
+from regard.viewer.scene import Box, Scene, Text, scene
 
-SCALE = 2.0
+SCALES = (2.0, 1.0)  # pixels for a unit: the first at which the sheet is not too large
 MOST_PIXELS = 64_000_000
 
 
 def png(look: dict[str, Any]) -> tuple[bytes, list[str]]:
     """The document of a look, drawn with its weights; and in words what could not be drawn as it should."""
-    fonts = Fonts(SCALE)
-    drawn = scene(look, fonts.width)
-    width, height = round(SCALE * drawn.width), round(SCALE * drawn.height)
-    if width * height > MOST_PIXELS:
-        raise UserError(f"the drawing would be {width} by {height} pixels; save such a long text as .svg or .html")
-    sheet = Image.new("RGB", (width, height), "#ffffff")
-    brush = ImageDraw.Draw(sheet)
+    fonts, drawn = _fitting(look)
+    brush = Brush(fonts, drawn)
     for box in drawn.boxes:
-        _box(brush, box)
-    shaped = bool(features.check("raqm"))
+        brush.box(box)
     for text in drawn.texts:
-        _text(brush, text, fonts)
+        brush.text(text)
     file = io.BytesIO()
-    sheet.save(file, "PNG")
-    return file.getvalue(), _notes(fonts, drawn.texts, shaped)
+    brush.sheet.save(file, "PNG")
+    return file.getvalue(), _notes(fonts, drawn.texts)
 
 
-def _box(brush: ImageDraw.ImageDraw, box: Box) -> None:
-    ink = ImageColor.getrgb(box.fill)[:3]
-    shade = tuple(round(255 + (part - 255) * box.opacity) for part in ink)  # the sheet behind is white
-    left, top = SCALE * box.x, SCALE * box.y
-    corner = (left, top, max(left, left + SCALE * box.w - 1), max(top, top + SCALE * box.h - 1))
-    brush.rectangle(corner, fill=shade)  # type: ignore[arg-type]
+def _fitting(look: dict[str, Any]) -> tuple[Fonts, Scene]:
+    width = height = 0.0
+    for scale in SCALES:
+        fonts = Fonts(scale)
+        drawn = scene(look, fonts.width)
+        width, height = scale * drawn.width, scale * drawn.height
+        if width * height <= MOST_PIXELS:
+            return fonts, drawn
+    raise UserError(f"the drawing would be {width:.0f} by {height:.0f} pixels; save such a long text as .svg or .html")
 
 
-def _text(brush: ImageDraw.ImageDraw, text: Text, fonts: Fonts) -> None:
-    parts = fonts.runs(text.text, text.size)
-    at = SCALE * text.x
-    for part, font in reversed(parts) if text.turned else parts:
-        shaped = font.layout_engine == ImageFont.Layout.RAQM  # Pillow's own font is not
-        way = ("rtl" if text.turned else "ltr") if shaped else None
-        brush.text((at, SCALE * text.y), part, text.fill, font, anchor="ls", direction=way)
-        at += font.getlength(part)
+class Brush:
+    def __init__(self, fonts: Fonts, drawn: Scene):
+        self.fonts, self.scale = fonts, fonts.scale
+        self.sheet = Image.new("RGB", (round(self.scale * drawn.width), round(self.scale * drawn.height)), "#ffffff")
+        self.draw = ImageDraw.Draw(self.sheet)
+
+    def box(self, box: Box) -> None:
+        ink = ImageColor.getrgb(box.fill)[:3]
+        shade = tuple(round(255 + (part - 255) * box.opacity) for part in ink)  # the sheet behind is white
+        left, top = self.scale * box.x, self.scale * box.y
+        corner = (left, top, max(left, left + self.scale * box.w - 1), max(top, top + self.scale * box.h - 1))
+        self.draw.rectangle(corner, fill=shade)  # type: ignore[arg-type]
+
+    def text(self, text: Text) -> None:
+        parts = self.fonts.runs(text.text, text.size)
+        at = self.scale * text.x
+        for part, font in reversed(parts) if text.turned else parts:
+            shaped = font.layout_engine == ImageFont.Layout.RAQM  # Pillow's own font is not
+            way = ("rtl" if text.turned else "ltr") if shaped else None
+            self.draw.text((at, self.scale * text.y), part, text.fill, font, anchor="ls", direction=way)
+            at += font.getlength(part)
 
 
-def _notes(fonts: Fonts, texts: list[Text], shaped: bool) -> list[str]:
+def _notes(fonts: Fonts, texts: list[Text]) -> list[str]:
     notes = []
     if fonts.lacking:
         shown = " ".join(sorted(fonts.lacking)[:8])
@@ -60,6 +70,6 @@ def _notes(fonts: Fonts, texts: list[Text], shaped: bool) -> list[str]:
             f"no font of this machine has {len(fonts.lacking)} of the characters ({shown}): they are drawn as boxes. "
             "Install one that has them, or save as .svg or .html"
         )
-    if not shaped and any(text.turned for text in texts):
+    if not features.check("raqm") and any(text.turned for text in texts):
         notes.append("this Pillow was built without Raqm: letters that run from right to left are not joined")
     return notes

@@ -65,13 +65,24 @@ def scene(look: dict[str, Any], measure: Measure) -> Scene:
     if head := _head(look):
         pen.say(head, PAD, SOFT)
         pen.down(10)
+    unread = _without_unread(view)
     pen.document(view, PAD, WIDE - 2 * PAD, 18, two_levels=look["sentence_weights"] is not None)
+    if unread:
+        pen.say(f"… and {unread:,} characters more, which were not read", PAD, SOFT)
     if look["weights"] is not None:
         pen.down(8)
         pen.legend(view.peak, look)
     pen.hops(look)
     pen.down(PAD)
     return pen.scene
+
+
+def _without_unread(view: Layout) -> int:
+    """Take out what the model did not read, and say how many characters that was."""
+    left = sum(len(word.text) for line in view.lines for word in line.words if word.unread)
+    for line in view.lines:
+        line.words = [word for word in line.words if not word.unread]
+    return left
 
 
 def _head(look: dict[str, Any]) -> str:
@@ -137,8 +148,7 @@ class Pen:
                 if atom.evidence:
                     self.scene.boxes.append(Box(at, self.y + 1.55 * size, atom.width, 2, INK))
                 if not atom.space:
-                    fill = SOFT if atom.unread else INK
-                    text = Text(at, self.y + 1.2 * size, atom.width, size, atom.text, atom.way == "R", fill, atom.tip)
+                    text = Text(at, self.y + 1.2 * size, atom.width, size, atom.text, atom.way == "R", INK, atom.tip)
                     self.scene.texts.append(text)
             self.down(height)
 
@@ -155,9 +165,11 @@ class Pen:
 
     def hops(self, look: dict[str, Any]) -> None:
         """One text for each hop, two beside each other."""
-        views = hop_layouts(look)
         if not look["hops"]:
             return
+        views = hop_layouts(look)
+        for view in views:
+            _without_unread(view)
         found = look["hops"]["overlap"]
         self.down(18)
         self.say(f"{len(look['hops']['weights'])} hops; {overlap_words(found)}", PAD, INK, 13)

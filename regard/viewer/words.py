@@ -77,7 +77,10 @@ def hop_layouts(look: dict[str, Any]) -> list[Layout]:
     if len(hops) * len(look["tokens"]) > MOST_HOP_TOKENS:
         return []
     plain = {**look, "sentence_weights": None, "within": None}
-    return [layout({**plain, "weights": weights}) for weights in hops]
+    found = [layout({**plain, "weights": weights}) for weights in hops]
+    for word in (word for view in found for line in view.lines for word in line.words if word.unread):
+        word.text, word.parts = " …", [(" …", False)]  # once is enough for what was not read
+    return found
 
 
 def even_share(look: dict[str, Any]) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -49,7 +49,8 @@ class Objective(Protocol):
 
     def evaluate(self, model: nn.Module, corpus: Corpus) -> dict[str, float]: ...
 
-    def idle(self, model: nn.Module) -> list[nn.Parameter]:
+    @staticmethod
+    def idle(config: Any, model: nn.Module) -> list[nn.Parameter]:
         """Parameters that this objective does not train."""
         ...
 

@@ -49,7 +49,8 @@ class Blank:
         found = sliding.score(at_places(model), sliding.device_of(model), words)
         return {"loss": found.loss, "perplexity": found.perplexity, "accuracy": found.accuracy}
 
-    def idle(self, model: nn.Module) -> list[nn.Parameter]:
+    @staticmethod
+    def idle(config: Config, model: nn.Module) -> list[nn.Parameter]:
         return []
 
 

@@ -50,7 +50,8 @@ class Causal:
         found = sliding.score(at_places(model), sliding.device_of(model), shifted)
         return {"loss": found.loss, "perplexity": found.perplexity, **by_text(found.nats, self.vocabulary, corpus)}
 
-    def idle(self, model: nn.Module) -> list[nn.Parameter]:
+    @staticmethod
+    def idle(config: Config, model: nn.Module) -> list[nn.Parameter]:
         return []
 
 

@@ -108,9 +108,10 @@ class Masked:
             metrics |= {"next_loss": next_nats / max(count, 1), "next_accuracy": next_right / max(count, 1)}
         return metrics
 
-    def idle(self, model: nn.Module) -> list[nn.Parameter]:
+    @staticmethod
+    def idle(config: Config, model: nn.Module) -> list[nn.Parameter]:
         """Without pairs of sentences nothing asks which follows."""
-        names = () if self.config.next_sentence else ("pooler.", "next.")
+        names = () if config.next_sentence else ("pooler.", "next.")
         return [p for name, p in model.named_parameters() if name.startswith(names)]
 
 

@@ -72,7 +72,8 @@ class Span:
         found = sliding.score(at_places(model), sliding.device_of(model), rows())
         return {"loss": found.loss, "perplexity": found.perplexity, "accuracy": found.accuracy}
 
-    def idle(self, model: nn.Module) -> list[nn.Parameter]:
+    @staticmethod
+    def idle(config: Config, model: nn.Module) -> list[nn.Parameter]:
         return []
 
 

@@ -1,0 +1,264 @@
+"""Documents as people have them: of one word or very long, in any script, repeated, unbalanced, with several labels."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import regard
+from regard.data.read import Table
+
+QUIET = {"progress": False, "say": lambda line: None}
+SMALL = {
+    "han": {"embed": 8, "hidden": 8, "attention": 8},
+    "context-han": {"embed": 8, "hidden": 8, "attention": 8},
+    "self-attentive": {"embed": 8, "hidden": 8, "attention": 8, "features": 8, "hops": 3},
+    "transformer": {"dim": 16, "heads": 2, "hidden": 16, "layers": 1},
+    "bilstm": {"embed": 8, "hidden": 8},
+    "cnn": {},
+    "kim-cnn": {},
+    "tfidf": {},
+    "nb-svm": {},
+}
+ODD = [
+    "word",
+    "😀",
+    "👨‍👩‍👧 👍🏽 😀😀",
+    "... !!! ?\n\n\n. . .\n<br /><br />",
+    "我很喜欢这家酒店。房间很干净！早餐也不错。",
+    "كان الفندق جيدا جدا. الغرفة نظيفة!",
+    "यह अच्छा है। बहुत अच्छा।",
+    "Ünïcödé e\u0301 \u200b\u200d\ufeff zero width",
+    "The end.",
+    "A.B.C." * 50,
+]
+
+
+def table(texts: list[str], labels: list[str]) -> Table:
+    return Table(texts, labels, [], "f", len(texts))
+
+
+def write(path: Path, rows: list[tuple[str, str]]) -> None:
+    lines = [json.dumps({"text": text, "label": label}, ensure_ascii=False) for text, label in rows]
+    path.write_text("\n".join(lines), encoding="utf-8")
+
+
+@pytest.mark.parametrize("model", SMALL)
+def test_any_script_and_any_shape(model: str, tmp_path: Path):
+    labels = ["a" if i % 2 else "b" for i in range(len(ODD))]
+    settings = {"model": SMALL[model], "train": {} if model in ("tfidf", "nb-svm") else {"steps": 2}}
+    run = regard.train("classify", table(ODD, labels), model=model, out=tmp_path, settings=settings, **QUIET)
+    found = run.probabilities(ODD)
+    assert np.isfinite(found).all()
+    assert found.sum(1) == pytest.approx(1, abs=1e-5)
+    for text, row in zip(ODD, found, strict=True):  # alone as among others
+        assert run.predict(text).probabilities["b"] == pytest.approx(row[1], abs=1e-5)
+    if model in ("tfidf", "nb-svm", "cnn", "kim-cnn"):
+        return
+    for text in ODD:
+        seen = run.look(text, faithful=False)
+        assert sum(seen.data["weights"]) == pytest.approx(1, abs=1e-4)
+        assert seen.svg().count("<text") >= 2
+        assert "<html" in seen.html()
+
+
+@pytest.mark.parametrize("model", ["tfidf", "nb-svm"])
+def test_a_bag_of_words_learns_scripts_without_spaces(model: str, tmp_path: Path):
+    draw = random.Random(0)
+    texts, labels = [], []
+    for i in range(80):
+        padding = "".join(draw.choices("的一是在不了有和人这中大为上个国", k=12))
+        at = draw.randrange(12)
+        texts.append(padding[:at] + ("好" if i % 2 else "坏") + padding[at:])
+        labels.append("good" if i % 2 else "bad")
+    run = regard.train("classify", table(texts, labels), model=model, out=tmp_path, **QUIET)
+    assert run.predict("这家店好").label == "good"
+    assert run.predict("这家店坏").label == "bad"
+
+
+@pytest.mark.slow
+def test_fifty_thousand_words(tmp_path: Path):
+    """Cut, and told so; in sane time and memory."""
+    draw = random.Random(0)
+    long = [" ".join(draw.choices(["word", "other", "end.", "So"], k=50_000)) for _ in range(2)]
+    short = [(f"{word} {i}", label) for word, label in (("good", "a"), ("bad", "b")) for i in range(20)]
+    write(tmp_path / "long.jsonl", [*short, (long[0], "a"), (long[1], "b")])
+    (tmp_path / "one.txt").write_text(long[0])
+    environment = {**os.environ, "PYTHONPATH": str(Path(regard.__file__).parents[1])}
+
+    def go(words: str, **more) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "regard.cli", *shlex.split(words)],
+            env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False, **more,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    assert "2 documents were longer than 2000 tokens" in go("train classify long.jsonl --steps 2 --out run")
+    assert "1 of 1 texts were cut at 2000 tokens" in go("predict run", stdin=(tmp_path / "one.txt").open())
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 1_500_000  # kB
+    seen = regard.load(tmp_path / "run").look(long[0], faithful=False)
+    assert len(seen.data["tokens"]) == 2000
+    assert "only the first 2000 were read" in seen.data["notes"][0]
+    assert "characters more, which were not read" in seen.svg()
+    assert len(seen.svg()) < 2_000_000
+
+
+def test_classes_of_five_and_many_of_them(cli, tmp_path: Path):
+    write(tmp_path / "many.jsonl", [(f"about thing{c} number {i}", f"class {c}") for c in range(60) for i in range(5)])
+    for model in ("han", "tfidf", "nb-svm"):
+        length = "--steps 2" if model == "han" else ""
+        code, _, err = cli(*shlex.split(f"train classify many.jsonl --model {model} {length} --out {model} -q"))
+        assert code == 0, err
+        code, out, _ = cli("evaluate", model, "many.jsonl")
+        assert code == 0
+        assert "and 20 smaller classes" in out
+        code, out, _ = cli("evaluate", model, "many.jsonl", "--json")
+        found = json.loads(out)
+        assert len(found["classes"]) == 60
+        assert {row["support"] for row in found["classes"].values()} == {5}
+        if model != "han":
+            assert found["macro_f1"] > 0.9
+
+
+def test_unbalanced_classes_are_told_and_weighed(cli, tmp_path: Path):
+    draw = random.Random(1)
+    words = ["film", "room", "soup", "day", "walk"]
+    rows = []
+    for i in range(300):
+        rare = i % 30 == 0
+        mark = "odd" if draw.random() < (0.7 if rare else 0.08) else "plain"
+        rows.append((" ".join([*draw.choices(words, k=4), mark]), "rare" if rare else "common"))
+    write(tmp_path / "data.jsonl", rows)
+    f1 = {}
+    for name, more in (("plain", ""), ("weighed", "--class-weights balanced"), ("given", "--class-weights rare=20")):
+        for model in ("nb-svm", "tfidf"):
+            code, out, err = cli(*shlex.split(f"train classify data.jsonl --model {model} {more} --out {name}-{model}"))
+            assert code == 0, err
+            assert ("classes are unbalanced: 'common' has" in out) == (name == "plain")
+            code, out, _ = cli("evaluate", f"{name}-{model}", "data.jsonl", "--json")
+            found = json.loads(out)
+            f1[name, model] = found["classes"]["rare"]["recall"]
+            assert found["most_frequent"] == pytest.approx(290 / 300)
+    for model in ("nb-svm", "tfidf"):
+        assert f1["weighed", model] > f1["plain", model]
+        assert f1["given", model] > f1["plain", model]
+    code, out, _ = cli("evaluate", "plain-tfidf", "data.jsonl")
+    assert "macro_f1" in out
+    assert "most_frequent   0.9667" in out
+
+
+def test_class_weights_reach_the_loss_of_a_network(tmp_path: Path):
+    texts, labels = [f"text number {i}" for i in range(100)], ["common"] * 90 + ["rare"] * 10
+    chance = {}
+    for weights in ("none", "balanced", "rare=100"):
+        settings = {
+            "model": SMALL["bilstm"] | {"dropout": 0.0},
+            "train": {"steps": 60, "lr": 0.01, "evaluate_every": 60},
+            "data": {"class_weights": weights, "max_tokens": 1},  # all texts the same: only the prior can be learnt
+        }
+        out = tmp_path / weights.replace("=", "")
+        run = regard.train("classify", table(texts, labels), model="bilstm", settings=settings, out=out, **QUIET)
+        chance[weights] = run.predict("text").probabilities["rare"]
+    assert chance["none"] < 0.3
+    assert 0.3 < chance["balanced"] < 0.7
+    assert chance["rare=100"] > 0.8
+
+
+def test_repeated_documents_are_counted(cli, tmp_path: Path):
+    rows = [(f"a {w} film number {i}", w) for i in range(20) for w in ("good", "bad")]
+    write(tmp_path / "train.jsonl", rows)
+    write(tmp_path / "valid.jsonl", [*rows[:3], ("A  GOOD film number 2", "good"), ("all new", "bad")])
+    code, out, _ = cli(*shlex.split("train classify train.jsonl --valid valid.jsonl --model tfidf --out run"))
+    assert code == 0
+    assert "warning: 4 of the 5 validation documents stand in the training part too" in out
+    assert json.loads((tmp_path / "run/config.json").read_text())["data"]["repeated"] == 4
+
+
+@pytest.mark.parametrize("model", ["tfidf", "nb-svm"])
+def test_what_a_bag_of_words_does_not_use_is_told(model: str, cli):
+    more = "--epochs 3 --tokenizer bpe --batch-tokens 100"
+    code, out, err = cli(*shlex.split(f"train classify reviews.csv --model {model} {more} --out run"))
+    assert code == 0, err
+    said = f"{model} is fitted to all texts at once: train.epochs, tokenizer.kind, data.batch_tokens not used"
+    assert said in out
+    _, out, _ = cli(*shlex.split(f"train classify reviews.csv --model {model} --out other"))
+    assert "not used" not in out
+
+
+@pytest.mark.parametrize("model", ["bilstm", "tfidf", "nb-svm"])
+def test_several_labels_a_document(model: str, cli, tmp_path: Path):
+    draw = random.Random(0)
+    rows = []
+    for _ in range(240):
+        labels = [name for name in ("food", "room", "price") if draw.random() < 0.4]
+        words = [name + "word" for name in labels] + draw.choices(["we", "came", "and", "left"], k=4)
+        draw.shuffle(words)
+        rows.append((" ".join(words), ";".join(labels)))
+    write(tmp_path / "many.jsonl", rows)
+    length = "--steps 60 --lr 0.02 --set model.hidden=16" if model == "bilstm" else ""
+    command = f"train classify many.jsonl --multi-label --class-weights balanced --model {model} {length} --out run"
+    code, out, err = cli(*shlex.split(command))
+    assert code == 0, err
+    assert "3 labels parted by ';'" in out
+    assert "subset_accuracy" in out
+    code, out, _ = cli("evaluate", "run", "many.jsonl", "--json")
+    found = json.loads(out)
+    assert found["micro_f1"] > 0.95
+    assert found["subset_accuracy"] > 0.9
+    assert "most_frequent" not in found
+    code, out, _ = cli("predict", "run", "we foodword and priceword", "--json")
+    said = json.loads(out)
+    assert sorted(said["labels"]) == ["food", "price"]
+    assert set(said["probabilities"]) == {"food", "room", "price"}
+    code, out, _ = cli("predict", "run", "we came and left", "--json")
+    assert json.loads(out)["labels"] == []
+    code, out, _ = cli("predict", "run", stdin="we foodword and roomword\nwe came and left\n")
+    lines = out.splitlines()
+    assert lines[0].split("\t")[0] == "food|room"
+    assert lines[1].startswith("-\t-\t")
+    if model == "bilstm":
+        again = regard.load("run")
+        seen = again.look("we foodword and priceword", label="price")
+        assert seen.data["prediction"]["label"] == "price"
+        assert "p(price)" in seen.data["faithfulness"]["rows"][0]["explain"]
+        assert sum(seen.data["prediction"]["probabilities"].values()) > 1.2  # each for itself
+        code, _, err = cli("look", "run", "we foodword", "--label", "prce", "--out", "x.html")
+        assert code == 2
+        assert "did you mean 'price'" in err
+    write(tmp_path / "strange.jsonl", [("we came", "food;pool")])
+    code, _, err = cli("evaluate", "run", "strange.jsonl")
+    assert code == 2
+    assert "'pool'" in err
+
+
+def test_a_slip_in_the_options_is_told(cli):
+    for slip, said in (
+        ("--set data.labels=mny", "one or many"),
+        ("--class-weights fair", "wants balanced"),
+        ("--class-weights positiv=2", "did you mean 'positive'"),
+        ("--multi-label --set data.separator=''", "separator"),
+    ):
+        code, _, err = cli(*shlex.split(f"train classify reviews.csv --steps 1 --out run -q {slip}"))
+        assert code == 2, slip
+        assert said in err
+
+
+def test_a_look_is_saved_as_a_drawing(cli, trained: Path, tmp_path: Path):
+    for name, begins in (("a.svg", b"<?xml"), ("a.png", b"\x89PNG"), ("a.html", b"<!doctype html>")):
+        code, out, err = cli("look", str(trained), "We loved it. It was dull.", "--out", f"new/{name}")
+        assert code == 0, err
+        assert f"new/{name}" in out
+        assert (tmp_path / "new" / name).read_bytes().startswith(begins)
+    code, _, err = cli("look", str(trained), "We loved it.", "--out", "a.pdf")
+    assert code == 2
+    assert ".html, .svg, .png" in err
