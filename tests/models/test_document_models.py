@@ -164,7 +164,8 @@ def test_context_han_reads_as_its_equations_say():
         for i in order:
             c = torch.stack(list(done.values())).mean(0) if done else torch.zeros(14)
             gate = torch.sigmoid(pool.gate_word(h[i]) + pool.gate_context(c))
-            scores = pool.score(torch.tanh(pool.word(h[i]) + gate * pool.context(c)))[:, 0]
+            mixed = gate * pool.word(h[i]) + (1 - gate) * (pool.context.weight @ c) + pool.context.bias
+            scores = pool.score(torch.tanh(mixed))[:, 0]
             done[i] = scores.softmax(0) @ h[i]
         return done
 
