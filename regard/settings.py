@@ -66,12 +66,13 @@ class TrainSettings:
 @dataclass(frozen=True)
 class Settings:
     """What to train, on what, how long. `model` is the Config dataclass that stands beside the model's code; `data` and
-    what else a task needs stand with it, in regard/runs."""
+    what else a task needs stand with it, in regard/runs. `origin` is the run that training starts from."""
 
     task: str
     model: Any
     model_name: str
     seed: int = 0
+    origin: str | None = None
     data: Any = field(default_factory=DataSettings)
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     train: TrainSettings = field(default_factory=TrainSettings)
@@ -98,6 +99,10 @@ def convert(kind: Any, value: Any, path: str) -> Any:
     if type(None) in options and (value is None or (isinstance(value, str) and value.lower() in ("none", "null"))):
         return None
     for option in options:
+        if typing.get_origin(option) is tuple:  # of any length, of one type
+            given = (value,) if isinstance(value, str) else value
+            if isinstance(given, (list, tuple)):
+                return tuple(convert(typing.get_args(option)[0], one, path) for one in given)
         if dataclasses.is_dataclass(option):
             if isinstance(value, option):  # type: ignore[arg-type]
                 return value

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from regard.cli import options as o
 from regard.errors import UserError
 from regard.settings import load, merge, overrides, seconds
 
@@ -30,35 +31,33 @@ def classify(
     class_weights: Annotated[str | None, typer.Option(help="balanced, or good=1,bad=5. [all alike]")] = None,
     valid: Annotated[str | None, typer.Option(help="Validation file; without it a tenth is set aside.")] = None,
     model: Annotated[str | None, typer.Option(help="han, transformer, nb-svm, ...: see `regard list`. [han]")] = None,
-    mechanism: Annotated[str | None, typer.Option(help="Attention by name, such as local:window=64.")] = None,
-    positions: Annotated[str | None, typer.Option(help="Positions by name, such as rotary.")] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the data. [5]")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Steps instead of epochs.")] = None,
-    budget: Annotated[str | None, typer.Option(help="Time instead of epochs: 90s, 2min, 1h.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Run folder. [runs/FILE-MODEL]")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
-    seed: Annotated[int | None, typer.Option(help="Same seed, same result. [0]")] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate at its highest. [0.001]")] = None,
-    optimizer: Annotated[str | None, typer.Option(help="adamw or muon. [adamw]")] = None,
-    batch_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens in a batch. [4096]")] = None,
-    accumulate: Annotated[int | None, typer.Option(min=1, help="Compute each batch in N parts. [1]")] = None,
-    patience: Annotated[int | None, typer.Option(min=1, help="Stop after N evaluations without gain.")] = None,
+    mechanism: o.Mechanism = None,
+    positions: o.Positions = None,
+    from_: o.From = None,
+    epochs: o.Epochs = None,
+    steps: o.Steps = None,
+    budget: o.Budget = None,
+    out: o.Out = None,
+    resume: o.Resume = False,
+    overwrite: o.Overwrite = False,
+    seed: o.Seed = None,
+    lr: o.Lr = None,
+    optimizer: o.Optimizer = None,
+    batch_tokens: o.BatchTokens = None,
+    accumulate: o.Accumulate = None,
+    patience: o.Patience = None,
+    average: o.Average = None,
     tokenizer: Annotated[str | None, typer.Option(help="words, bpe or chars. [words]")] = None,
     vocab: Annotated[int | None, typer.Option(min=7, help="Size of the vocabulary. [20000]")] = None,
-    precision: Annotated[str | None, typer.Option(help="32, auto, bf16-mixed or 16-mixed. [32]")] = None,
-    devices: Annotated[int | None, typer.Option(min=1, help="Processes or accelerators. [1]")] = None,
-    nodes: Annotated[int | None, typer.Option(min=1, help="Machines, under torchrun. [1]")] = None,
-    strategy: Annotated[str | None, typer.Option(help="auto, ddp, fsdp, ... [auto]")] = None,
-    config: Annotated[Path | None, typer.Option(help="Settings from a YAML or JSON file.")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting: model.hidden=100.")
-    ] = None,
-    import_: Annotated[
-        list[Path] | None, typer.Option("--import", metavar="FILE.py", help="Your own mechanisms; the file is run.")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Result as JSON on stdout, progress on stderr.")] = False,
+    precision: o.Precision = None,
+    devices: o.Devices = None,
+    nodes: o.Nodes = None,
+    strategy: o.Strategy = None,
+    config: o.Config = None,
+    set_: o.Set = None,
+    import_: o.Imports = None,
+    quiet: o.Quiet = False,
+    json_: o.Json = False,
 ) -> None:
     """Train a classifier of texts. Without --epochs, --steps or --budget it takes five epochs.
 
@@ -66,19 +65,12 @@ def classify(
     Examples:
       regard train classify reviews.csv --text review --label sentiment --model han --epochs 2 --out runs/han
       regard train classify reviews.csv --model transformer --mechanism dot --positions sinusoidal --steps 20
+      regard train classify reviews.csv --from runs/bert --steps 20
       regard train classify --resume --out runs/han
     """
-    from regard.plugins import import_files
-    from regard.runs.start import train
-    from regard.training.interrupts import Interrupted
-    from regard.training.machine import rank
-
-    import_files(import_ or [])
-    tree: dict[str, Any] = load(config) if config else {}
-    if (task := tree.pop("task", "classify")) != "classify":
-        raise UserError(f"{config} holds settings for the task {task!r}, not for 'classify'")
     flags = {
         "seed": seed,
+        "origin": from_,
         "model": {"name": model, "mechanism": mechanism, "positions": positions},
         "data": {
             "train": data,
@@ -98,13 +90,141 @@ def classify(
             "optimizer": optimizer,
             "accumulate": accumulate,
             "patience": patience,
+            "average": average,
             "precision": precision,
             "devices": devices,
             "nodes": nodes,
             "strategy": strategy,
         },
     }
-    tree = merge(merge(tree, _given(flags)), overrides(set_ or []))
+    run("classify", flags, config, set_, import_, out, resume, overwrite, quiet, json_)
+
+
+@app.command("language")
+def language(
+    data: Annotated[
+        list[str] | None, typer.Argument(help="Files and folders of text (.txt, .md, also .gz), of any size.")
+    ] = None,
+    objective: Annotated[str | None, typer.Option(help="causal, masked, blank or span. [causal]")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="gpt or cnn (causal, span), bert (masked), birnn (blank). [the first]")
+    ] = None,
+    valid: Annotated[str | None, typer.Option(help="Validation text; without it the last tenth.")] = None,
+    block: Annotated[int | None, typer.Option(min=2, help="Tokens in a window. [256]")] = None,
+    stride: Annotated[
+        int | None, typer.Option(min=1, help="How far the window moves in validation. [a whole one]")
+    ] = None,
+    whole_words: Annotated[bool, typer.Option("--whole-words", help="masked: hide all parts of a word.")] = False,
+    next_sentence: Annotated[
+        bool, typer.Option("--next-sentence", help="masked: also ask whether two sentences follow each other.")
+    ] = False,
+    documents: Annotated[
+        str | None, typer.Option(help="What a document is: file, blank (between blank lines), line. [file]")
+    ] = None,
+    mechanism: o.Mechanism = None,
+    positions: o.Positions = None,
+    from_: o.From = None,
+    epochs: o.Epochs = None,
+    steps: o.Steps = None,
+    budget: o.Budget = None,
+    out: o.Out = None,
+    resume: o.Resume = False,
+    overwrite: o.Overwrite = False,
+    seed: o.Seed = None,
+    lr: o.Lr = None,
+    optimizer: o.Optimizer = None,
+    batch_tokens: o.BatchTokens = None,
+    accumulate: o.Accumulate = None,
+    patience: o.Patience = None,
+    average: o.Average = None,
+    tokenizer: Annotated[
+        str | None, typer.Option(help="bpe, chars, words, or spaces for text cut into words already. [bpe]")
+    ] = None,
+    vocab: Annotated[int | None, typer.Option(min=7, help="Size of the vocabulary. [8000 for bpe]")] = None,
+    precision: o.Precision = None,
+    devices: o.Devices = None,
+    nodes: o.Nodes = None,
+    strategy: o.Strategy = None,
+    config: o.Config = None,
+    set_: o.Set = None,
+    import_: o.Imports = None,
+    quiet: o.Quiet = False,
+    json_: o.Json = False,
+) -> None:
+    """Train a language model. Without --epochs, --steps or --budget it takes five epochs.
+
+    \b
+    causal   the next word                               --model gpt or cnn
+    masked   words that were hidden                      --model bert
+    blank    each word, from those on both sides of it   --model birnn
+    span     a stretch that was taken out                --model gpt or cnn
+
+    \b
+    Examples:
+      regard train language corpus.txt --steps 20 --block 64 --out runs/gpt
+      regard train language corpus.txt --objective masked --whole-words --steps 20 --block 64 --out runs/bert
+      regard train language corpus.txt books --objective blank --tokenizer words --steps 20 --block 64
+      regard train language corpus.txt --tokenizer chars --model cnn --steps 20 --block 64 --stride 32
+      regard train language corpus.txt --from runs/gpt --steps 20 --block 64
+      regard train language --resume --out runs/gpt
+    """
+    flags = {
+        "seed": seed,
+        "origin": from_,
+        "objective": objective,
+        "corruption": {"whole_words": whole_words or None, "next_sentence": next_sentence or None},
+        "model": {"name": model, "mechanism": mechanism, "positions": positions},
+        "data": {
+            "train": data or None,
+            "valid": valid,
+            "block": block,
+            "stride": stride,
+            "documents": documents,
+            "batch_tokens": batch_tokens,
+        },
+        "tokenizer": {"kind": tokenizer, "vocab": vocab},
+        "train": {
+            "epochs": epochs,
+            "steps": steps,
+            "budget": seconds(budget),
+            "lr": lr,
+            "optimizer": optimizer,
+            "accumulate": accumulate,
+            "patience": patience,
+            "average": average,
+            "precision": precision,
+            "devices": devices,
+            "nodes": nodes,
+            "strategy": strategy,
+        },
+    }
+    run("language", flags, config, set_, import_, out, resume, overwrite, quiet, json_)
+
+
+def run(
+    task: str,
+    flags: dict[str, Any],
+    config: Path | None,
+    set_: list[str] | None,
+    import_: list[Path] | None,
+    out: Path | None,
+    resume: bool,
+    overwrite: bool,
+    quiet: bool,
+    json_: bool,
+) -> None:
+    """Train what the file, the options and the overrides say, each over the one before, and tell how it ended."""
+    from regard.plugins import import_files
+    from regard.runs.start import train
+    from regard.training.interrupts import Interrupted
+    from regard.training.machine import rank
+
+    import_files(import_ or [])
+    tree: dict[str, Any] = load(config) if config else {}
+    if (named := tree.pop("task", task)) != task:
+        raise UserError(f"{config} holds settings for the task {named!r}, not for {task!r}")
+    flags["origin"] = None if flags["origin"] is None else str(flags["origin"])
+    tree = merge(merge(tree, o.given(flags)), overrides(set_ or []))
     out_stream = sys.stderr if json_ else sys.stdout
 
     def say(line: str) -> None:
@@ -112,33 +232,28 @@ def classify(
             print(line, file=out_stream, flush=True)
 
     try:
-        run = train("classify", settings=tree, out=out, resume=resume, overwrite=overwrite, progress=not quiet, say=say)
+        made = train(task, settings=tree, out=out, resume=resume, overwrite=overwrite, progress=not quiet, say=say)
     except Interrupted as stop:
         if rank() == 0:
             print(f"regard: stopped at step {stop.step}; nothing is lost. Go on with", file=sys.stderr)
-            print(f"  regard train classify --resume --out {stop.folder}", file=sys.stderr)
+            print(f"  regard train {task} --resume --out {stop.folder}", file=sys.stderr)
         raise typer.Exit(128 + stop.signal) from None
-    finish(run, json_, say)
+    finish(made, json_, say)
 
 
 def finish(run: Any, json_: bool, say: Any) -> None:
     """Tell how it ended and what can be done next."""
     import json
 
+    from regard.runs.kind import kind
     from regard.training.machine import rank
 
     if rank():
         return
     if json_:
         keys = ("metrics", "steps", "seconds", "parameters", "labels")
-        print(json.dumps({"run": str(run.folder), **{k: run.config.get(k) for k in keys}}))
+        print(json.dumps({"run": str(run.folder), **{k: run.config[k] for k in keys if k in run.config}}))
         return
     reached = "  ".join(f"{name} {value:.4f}" for name, value in run.metrics.items())
     say(f"validation: {reached}")
-    say(f'try: regard predict {run.folder} "some text"')
-
-
-def _given(tree: dict[str, Any]) -> dict[str, Any]:
-    """What the user did say."""
-    kept = {k: _given(v) if isinstance(v, dict) else v for k, v in tree.items() if v is not None}
-    return {k: v for k, v in kept.items() if v != {}}
+    say(f"try: {kind(run.settings.task).uses(run.config)[0].replace('FOLDER', str(run.folder))}")

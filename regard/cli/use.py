@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from pathlib import Path
@@ -48,19 +49,26 @@ def _say(json_: bool) -> Any:
 
 def evaluate(
     run: RunFolder,
-    file: Annotated[str, typer.Argument(help="A file or folder like the one of training, with labels.")],
+    file: Annotated[str, typer.Argument(help="A file or folder like the one of training (with labels).")],
     text: Annotated[str | None, typer.Option(help="Column of the text, if not that of training.")] = None,
     label: Annotated[str | None, typer.Option(help="Column of the class, if not that of training.")] = None,
+    stride: Annotated[int | None, typer.Option(min=1, help="Language: how far the window moves.")] = None,
     import_: Imports = None,
     json_: Json = False,
 ) -> None:
-    """Measure a run on a file: accuracy, macro-F1, loss, and the numbers of each class.
+    """Measure a run on a file. Classifiers: accuracy, macro-F1, loss, and the numbers of each class. Language models:
+    nats a token, perplexity, bits per character and byte, or the accuracy of the missing word.
 
     \b
-    Example:
+    Examples:
       regard evaluate runs/han test.csv --json
+      regard evaluate runs/gpt corpus.txt --stride 32
     """
-    measured = open_run(run, import_, "evaluate").evaluate(file, text=text, label=label, say=_say(json_))
+    opened = open_run(run, import_, "evaluate")
+    given = {k: v for k, v in {"text": text, "label": label, "stride": stride}.items() if v is not None}
+    for name in given.keys() - inspect.signature(opened.evaluate).parameters.keys():
+        raise UserError(f"--{name} says nothing to a run of {opened.settings.task!r}; leave it out")
+    measured = opened.evaluate(file, **given, say=_say(json_))
     if json_:
         print(json.dumps(measured))
         return

@@ -28,6 +28,7 @@ from regard.errors import UserError, nearest
 SPECIAL = ("[PAD]", "[UNK]", "[BOS]", "[EOS]", "[MASK]", "[SEP]")
 PAD, UNK, BOS, EOS, MASK, SEP = range(6)
 KINDS = ("bpe", "words", "chars", "spaces")
+_NO_TEXT = "no text to train a tokenizer on"
 LARGE = 1_000_000  # characters of training text from which a word must be seen twice
 
 # What counts as one word, here and where attention is shown on words. Scripts written without spaces go by character.
@@ -135,19 +136,17 @@ def train(texts: Iterable[str], kind: str = "bpe", vocab: int = 8000, *, lowerca
     stands between spaces, for text that is cut into words already, such as WikiText: `<unk>` is [UNK], and the end of a
     line is [EOS], a token like any other.
     """
-    texts = texts if isinstance(texts, list) else list(texts)
     if kind not in KINDS:
         raise UserError(f"unknown tokenizer {kind!r}; {nearest(kind, KINDS)}")
     least = len(SPECIAL) + (256 if kind == "bpe" else 1)
     if vocab < least:
         raise UserError(f"a vocabulary of {vocab} is too small for {kind!r}; it wants {least} or more")
+    if kind in ("chars", "spaces"):  # counted as they come: the texts need not fit into memory
+        return Tokenizer(_chars(texts, vocab) if kind == "chars" else _spaces(texts, vocab))
+    texts = texts if isinstance(texts, list) else list(texts)
     if not any(texts):
-        raise UserError("no text to train a tokenizer on")
-    if kind == "words":
-        return Tokenizer(_words(texts, vocab, lowercase))
-    if kind == "spaces":
-        return Tokenizer(_spaces(texts, vocab))
-    return Tokenizer(_bpe(texts, vocab) if kind == "bpe" else _chars(texts, vocab))
+        raise UserError(_NO_TEXT)
+    return Tokenizer(_bpe(texts, vocab) if kind == "bpe" else _words(texts, vocab, lowercase))
 
 
 def _bpe(texts: list[str], vocab: int) -> tk.Tokenizer:
@@ -181,10 +180,12 @@ def _words(texts: list[str], vocab: int, lowercase: bool) -> tk.Tokenizer:
     return core
 
 
-def _chars(texts: list[str], vocab: int) -> tk.Tokenizer:
+def _chars(texts: Iterable[str], vocab: int) -> tk.Tokenizer:
     counts: Counter[str] = Counter()
     for text in texts:  # ten times faster than the library's trainer
         counts.update(text)
+    if not counts:
+        raise UserError(_NO_TEXT)
     frequent = sorted(counts, key=lambda c: (-counts[c], c))[: vocab - len(SPECIAL)]
     vocabulary = {token: i for i, token in enumerate([*SPECIAL, *frequent])}
     core = tk.Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL[UNK]))
@@ -197,10 +198,12 @@ def _chars(texts: list[str], vocab: int) -> tk.Tokenizer:
 _LITERAL = Regex(r"(?<!\S)(?:\[(?:PAD|UNK|BOS|EOS|MASK|SEP)\]|<unk>)(?!\S)")
 
 
-def _spaces(texts: list[str], vocab: int) -> tk.Tokenizer:
+def _spaces(texts: Iterable[str], vocab: int) -> tk.Tokenizer:
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(text.split())
+    if not counts:
+        raise UserError(_NO_TEXT)
     for word in ("<unk>", *SPECIAL):
         del counts[word]
     frequent = sorted(counts, key=lambda w: (-counts[w], w))[: vocab - len(SPECIAL)]

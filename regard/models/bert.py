@@ -22,16 +22,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import named, positions
-from regard.layers import EncoderBlock, FeedForward, MultiHead, PostNorm, PreNorm
+from regard.layers import EncoderBlock, FeedForward, MultiHead
 from regard.layers.activations import activation
+from regard.layers.norms import FIRST_NORMS, LAST_NORMS, RESIDUALS
 from regard.layers.stack import Stack
 from regard.masks import Mask
 from regard.models.output import pick
 
 EPS = 1e-12
-RESIDUALS = {"post": PostNorm, "pre": PreNorm}
-FIRST_NORMS = {"post": nn.LayerNorm, "pre": nn.Identity}
-LAST_NORMS = {"post": nn.Identity, "pre": nn.LayerNorm}
 
 
 @dataclass(frozen=True)

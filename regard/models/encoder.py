@@ -3,7 +3,8 @@
 
     x = e[w] + PE        x = x + MHA(LN(x))        x = x + FFN(LN(x))        class = softmax(W_c pool(LN(x)) + b_c)
 
-How we differ from the paper: the norm stands before each part (pre-norm), which trains without a long warm-up.
+How we differ from the paper: the norm stands before each part (pre-norm), which trains without a long warm-up. With
+norm="post" it stands after each part and once after the embeddings, as in BERT, whose weights it can start from.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from regard import positions
+from regard import named, positions
 from regard.layers import EncoderBlock, FeedForward, MultiHead, Pool
+from regard.layers.activations import activation
+from regard.layers.norms import FIRST_NORMS, LAST_NORMS, RESIDUALS
 from regard.models.output import Classified
 from regard.places import Places
 from regard.positions.base import Positions
@@ -29,35 +32,48 @@ class Config:
     mechanism: str = "dot"
     positions: str = "sinusoidal"
     dropout: float = 0.1
+    norm: str = "pre"
+    activation: str = "gelu"
 
     def build(self, vocab: int, classes: int) -> Encoder:
         positive("transformer", layers=self.layers)
+        residual = named.find("norm", self.norm, RESIDUALS)
         place = positions.build(self.positions, self.dim, self.heads)
         blocks = [
             EncoderBlock(
                 MultiHead(self.dim, self.heads, self.mechanism, positions=place),
-                FeedForward(self.dim, self.hidden),
+                FeedForward(self.dim, self.hidden, activation=activation(self.activation)),
+                residual=residual,
                 dropout=self.dropout,
             )
             for _ in range(self.layers)
         ]
-        return Encoder(vocab, classes, self.dim, place, blocks, self.dropout)
+        norms = FIRST_NORMS[self.norm](self.dim), LAST_NORMS[self.norm](self.dim)
+        return Encoder(vocab, classes, self.dim, place, blocks, self.dropout, norms)
 
 
 class Encoder(nn.Module):
     def __init__(
-        self, vocab: int, classes: int, dim: int, place: Positions, blocks: list[EncoderBlock], dropout: float
+        self,
+        vocab: int,
+        classes: int,
+        dim: int,
+        place: Positions,
+        blocks: list[EncoderBlock],
+        dropout: float,
+        norms: tuple[nn.Module, nn.Module],
     ):
         super().__init__()
         self.embedding = nn.Embedding(vocab, dim, padding_idx=0)
         self.positions, self.layers = place, nn.ModuleList(blocks)
-        self.norm, self.pool, self.dropout = nn.LayerNorm(dim), Pool(dim), nn.Dropout(dropout)
+        self.first_norm, self.norm = norms
+        self.pool, self.dropout = Pool(dim), nn.Dropout(dropout)
         self.head = nn.Linear(dim, classes)
 
     def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor | None = None) -> Classified:
         """ids and mask (b, n); sentences are not used: every word may regard every other."""
         keys = None if mask.all() else mask
-        x = self.dropout(self.positions.embed(self.embedding(ids), range(ids.shape[1])))
+        x = self.dropout(self.first_norm(self.positions.embed(self.embedding(ids), range(ids.shape[1]))))
         for layer in self.layers:
             x = layer(x, mask=keys)
         document, _ = self.pool(self.norm(x), keys, Places(range(1), range(ids.shape[1]), "document", "tokens"))

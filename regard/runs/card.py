@@ -13,10 +13,10 @@ def card(config: dict[str, Any]) -> str:
     model = {k: v for k, v in settings["model"].items() if k != "name"}
     rows = "\n".join(f"| {name} | {value:.4f} |" for name, value in config.get("metrics", {}).items())
     made_for = kind(settings["task"])
-    uses = "\n".join(f"    {line}" for line in made_for.USES)
+    uses = "\n".join(f"    {line}" for line in made_for.uses(config))
     train, machine = data["train"], config["machine"]
     made = (
-        f"Trained by regard {config['versions'].get('regard', '')} on {train['rows']:,} rows (`{train['name']}`, "
+        f"Trained by regard {config['versions'].get('regard', '')} on {made_for.size(train)} (`{train['name']}`, "
         f"sha256 `{train['fingerprint'][:16]}`), seed {settings['seed']}, {config.get('steps', 0):,} steps, "
         f"{config.get('seconds', 0.0):.0f} seconds on {machine['cpu']} ({machine['cores']} cores), {machine['date']}."
     )
@@ -31,7 +31,7 @@ tags: [attention, {settings["task"]}, {settings["model"]["name"]}]
 
 {made_for.about(config)} Parameters: {config["parameters"]:,}.
 
-## On the validation part ({data["valid"]["rows"]:,} rows)
+## On the validation part ({made_for.size(data["valid"])})
 
 | measure | value |
 |---|---|

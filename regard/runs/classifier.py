@@ -39,7 +39,9 @@ class Prediction:
 class Classifier(Run):
     """A run of `classify`."""
 
-    verbs = ("predict", "evaluate", "look")
+    @property
+    def verbs(self) -> tuple[str, ...]:
+        return "predict", "evaluate", "look"
 
     @property
     def labels(self) -> list[str]:

@@ -22,7 +22,7 @@ from regard.training.task import Task
 if TYPE_CHECKING:
     from regard.runs.run import Run
 
-KINDS = {"classify": "regard.runs.classify"}
+KINDS = {"classify": "regard.runs.classify", "language": "regard.runs.language"}
 
 Say = Callable[[str], Any]
 
@@ -36,9 +36,6 @@ class Found(Protocol):
 
 
 class Kind(Protocol):
-    DEFAULT: str
-    """The model where none is named."""
-
     @property
     def MODELS(self) -> Mapping[str, str]:
         """Name to the module that holds its Config."""
@@ -47,6 +44,14 @@ class Kind(Protocol):
     @property
     def SETTINGS(self) -> type[Settings]:
         """The settings of this kind: those of all, with its own `data`."""
+        ...
+
+    def default(self, tree: Mapping[str, Any]) -> str:
+        """The model where none is named, given what else is."""
+        ...
+
+    def own(self, tree: Mapping[str, Any]) -> dict[str, Any]:
+        """The tree of settings with the parts that only this kind has built."""
         ...
 
     def check(self, settings: Any) -> None:
@@ -73,7 +78,9 @@ class Kind(Protocol):
         """The model, untrained, of the sizes in config.json."""
         ...
 
-    def task(self, settings: Any, found: Any, words: Tokenizer, folder: Path, say: Say) -> tuple[Task, str]:
+    def task(
+        self, settings: Any, found: Any, words: Tokenizer, folder: Path, say: Say, progress: bool
+    ) -> tuple[Task, str]:
         """What the loop trains on, and what it holds, in words."""
         ...
 
@@ -82,12 +89,17 @@ class Kind(Protocol):
         part."""
         ...
 
+    def size(self, info: Mapping[str, Any]) -> str:
+        """How much a part of the data holds, in words."""
+        ...
+
+    def uses(self, config: Mapping[str, Any]) -> list[str]:
+        """What can be done with a run: commands, with FOLDER for its folder, the first thing to try first."""
+        ...
+
     def about(self, config: Mapping[str, Any]) -> str:
         """A sentence for the model card."""
         ...
-
-    USES: tuple[str, ...]
-    """What can be done with a run: commands, with FOLDER for its folder."""
 
     @property
     def RUN(self) -> type[Run]:

@@ -32,13 +32,13 @@ def model_module(task: str, name: str) -> ModuleType:
 def resolve(task: str, tree: Mapping[str, Any]) -> Settings:
     """Settings from a nested mapping, in which "model" holds "name" and that model's own settings."""
     # a bare `train:` in a file says nothing
-    tree = {key: value for key, value in spelled_out(tree).items() if value is not None}
+    made = kind(task)
+    tree = made.own({key: value for key, value in spelled_out(tree).items() if value is not None})
     model = tree.pop("model", {})
     if not isinstance(model, Mapping):
         raise UserError(f"model wants a name or a mapping with a name, and was given {model!r}")
     chosen = dict(model)
-    made = kind(task)
-    name = str(chosen.pop("name", made.DEFAULT))
+    name = str(chosen.pop("name", made.default(tree)))
     config = model_module(task, name).Config
     fields = [f.name for f in dataclasses.fields(config)]
     for part in ("mechanism", "positions"):
@@ -76,12 +76,13 @@ def absolute(settings: S) -> S:
     """Paths made absolute, so that a run can be resumed from anywhere."""
     fixed: dict[str, Any] = {}
     for part in ("train", "valid"):
-        given = getattr(settings.data, part)
+        given = getattr(settings.data, part, None)
         if isinstance(given, str) and given:
             fixed[part] = str(Path(given).absolute())
         elif isinstance(given, tuple):
             fixed[part] = tuple(str(Path(path).absolute()) for path in given)
-    return dataclasses.replace(settings, data=dataclasses.replace(settings.data, **fixed))
+    origin = None if settings.origin is None else str(Path(settings.origin).absolute())
+    return dataclasses.replace(settings, origin=origin, data=dataclasses.replace(settings.data, **fixed))
 
 
 def as_tree(settings: Settings) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import nn
 
@@ -19,9 +19,6 @@ from regard.training.checkpoint import load_weights, save_weights
 
 class Run:
     """`Run.load(folder)` opens a run of any task; nothing in the folder is executed."""
-
-    verbs: ClassVar[tuple[str, ...]] = ()
-    """What a run of this kind can do, by the names of its methods."""
 
     def __init__(self, folder: Path | None, config: dict[str, Any], model: nn.Module | Fitted, words: Tokenizer | None):
         self.folder, self.config, self.model, self.tokenizer = folder, config, model, words
@@ -65,6 +62,11 @@ class Run:
         atomic.replace(target / "README.md", card(self.config).encode())
         write_config(target, self.config)
         return target
+
+    @property
+    def verbs(self) -> tuple[str, ...]:
+        """What this run can do, by the names of its methods."""
+        return ()
 
     @property
     def metrics(self) -> dict[str, float]:

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,25 +19,29 @@ from regard.data.read import Table
 from regard.data.tokenizer import Tokenizer
 from regard.errors import UserError
 from regard.models.fitted import Fits
+from regard.models.sees import Sees, Shows
+from regard.runs import origin as origins
 from regard.runs.card import card
 from regard.runs.folder import FORMAT, read_config, versions, write_config
 from regard.runs.kind import Kind, kind
 from regard.runs.resolve import absolute, as_tree, differences, resolve
 from regard.runs.run import Run
 from regard.settings import Settings, merge, seconds, spelled_out
-from regard.training import atomic, launch, machine
+from regard.training import atomic, checkpoint, launch, machine
 from regard.training.loop import fit
 
-BEGUN = {"tokenizer.json", "tokenizer.json.tmp", "config.json.tmp", "state", "logs"}
+BEGUN = {"tokenizer.json", "tokenizer.json.tmp", "config.json.tmp", "state", "logs", "corpus"}
 """What a run that was killed before its config.json was there can leave behind."""
 _TOLD = "REGARD_RUN_FOLDER"
 
 
 def train(
     task: str,
-    data: str | Path | Table | None = None,
+    data: str | Path | Sequence[str | Path] | Table | None = None,
     *,
     model: str | None = None,
+    objective: str | None = None,
+    origin: str | Path | None = None,
     out: str | Path | None = None,
     text: str | None = None,
     label: str | None = None,
@@ -57,6 +61,9 @@ def train(
     >>> run = regard.train("classify", "reviews.csv", text="review", label="sentiment", model="han", budget="2min")
     >>> run.predict("A film to forget.")
 
+    >>> run = regard.train("language", ["books/", "more.txt"], objective="masked", steps=1000)
+    >>> run = regard.train("classify", "reviews.csv", origin=run.folder)  # starts from what that one learnt
+
     `settings` is a nested mapping for everything else, such as {"train": {"lr": 3e-4}, "model": {"hidden": 100}}.
     """
     say = say if machine.rank() == 0 else _silent
@@ -65,7 +72,9 @@ def train(
     given = {
         "seed": seed,
         "model": {"name": model},
-        "data": {"train": None if table or data is None else str(data), "text": text, "label": label},
+        "objective": objective,
+        "origin": None if origin is None else str(origin),
+        "data": {"train": None if table else _paths(data), "text": text, "label": label},
         "train": {"epochs": epochs, "steps": steps, "budget": seconds(budget)},
     }
     given["data"]["valid"] = None if valid is None else str(valid)
@@ -74,6 +83,8 @@ def train(
         raise UserError("which run is to be resumed? name its folder: --resume --out RUN")
     if resume and (Path(str(out)) / "config.json").is_file():
         return _resume(task, tree, Path(str(out)), table, progress, say)
+    if tree.get("origin") is not None:
+        tree = origins.adopt(task, tree)
     made = kind(task)
     chosen = absolute(resolve(task, tree))
     if table is None and not chosen.data.train:
@@ -102,7 +113,7 @@ def train(
     }
     if isinstance(chosen.model, Fits):
         return _fit_at_once(made, chosen, config, found, folder, begun, say)
-    words = made.words(chosen, found)
+    words = made.words(chosen, found) if chosen.origin is None else origins.tokenizer(chosen)
     config["vocab"] = words.size
     if machine.rank() == 0:
         words.save(folder)
@@ -157,8 +168,14 @@ def _fit(
 ) -> Run:
     torch.manual_seed(settings.seed)
     net = _net(made, settings, config)
+    if settings.origin is not None and not (resume and checkpoint.latest(folder, _silent)):
+        account = origins.transfer(net, settings)
+        say(str(account))
+        config["origin"] = dataclasses.asdict(account)
     config["parameters"] = sum(p.numel() for p in net.parameters())
-    job, holds = made.task(settings, found, words, folder, say)
+    job, holds = made.task(settings, found, words, folder, say, progress and machine.rank() == 0)
+    if isinstance(net, Sees) and isinstance(job, Shows):
+        net.see(*job.seen())
     if machine.rank() == 0 and not resume:
         write_config(folder, config)
     prepared = time.perf_counter() - begun
@@ -246,6 +263,12 @@ def _free_folder(settings: Settings) -> Path:
     return folder
 
 
+def _paths(data: Any) -> str | list[str] | None:
+    if isinstance(data, (list, tuple)):
+        return [str(path) for path in data]
+    return None if data is None else str(data)
+
+
 def _first(train: str | tuple[str, ...]) -> str:
     return train if isinstance(train, str) else next(iter(train), "")
 
@@ -254,7 +277,7 @@ def _clear(folder: Path) -> None:
     """Remove what a run writes, and nothing else."""
     for name in ("config.json", "model.safetensors", "tokenizer.json", "metrics.jsonl", "README.md"):
         (folder / name).unlink(missing_ok=True)
-    for name in ("state", "logs"):
+    for name in ("state", "logs", "corpus"):
         shutil.rmtree(folder / name, ignore_errors=True)
 
 

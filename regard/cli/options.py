@@ -1,0 +1,45 @@
+"""Options that every `regard train TASK` has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+Mechanism = Annotated[str | None, typer.Option(help="Attention by name, such as local:window=64.")]
+Positions = Annotated[str | None, typer.Option(help="Positions by name, such as rotary.")]
+From = Annotated[
+    Path | None,
+    typer.Option("--from", metavar="RUN", help="Start from a trained run: its tokenizer, sizes and weights."),
+]
+Epochs = Annotated[int | None, typer.Option(min=1, help="Passes over the data. [5]")]
+Steps = Annotated[int | None, typer.Option(min=1, help="Steps instead of epochs.")]
+Budget = Annotated[str | None, typer.Option(help="Time instead of epochs: 90s, 2min, 1h.")]
+Out = Annotated[Path | None, typer.Option(help="Run folder. [runs/FILE-MODEL]")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")]
+Seed = Annotated[int | None, typer.Option(help="Same seed, same result. [0]")]
+Lr = Annotated[float | None, typer.Option(help="Learning rate at its highest. [0.001]")]
+Optimizer = Annotated[str | None, typer.Option(help="adamw or muon. [adamw]")]
+BatchTokens = Annotated[int | None, typer.Option(min=1, help="Tokens in a batch. [4096]")]
+Accumulate = Annotated[int | None, typer.Option(min=1, help="Compute each batch in N parts. [1]")]
+Patience = Annotated[int | None, typer.Option(min=1, help="Stop after N evaluations without gain.")]
+Average = Annotated[float | None, typer.Option(help="Keep a moving average of the weights with this decay: 0.999.")]
+Precision = Annotated[str | None, typer.Option(help="32, auto, bf16-mixed or 16-mixed. [32]")]
+Devices = Annotated[int | None, typer.Option(min=1, help="Processes or accelerators. [1]")]
+Nodes = Annotated[int | None, typer.Option(min=1, help="Machines, under torchrun. [1]")]
+Strategy = Annotated[str | None, typer.Option(help="auto, ddp, fsdp, ... [auto]")]
+Config = Annotated[Path | None, typer.Option(help="Settings from a YAML or JSON file.")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting: model.hidden=100.")]
+Imports = Annotated[
+    list[Path] | None, typer.Option("--import", metavar="FILE.py", help="Your own mechanisms; the file is run.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+Json = Annotated[bool, typer.Option("--json", help="Result as JSON on stdout, progress on stderr.")]
+
+
+def given(tree: dict[str, Any]) -> dict[str, Any]:
+    """What the user did say."""
+    kept = {k: given(v) if isinstance(v, dict) else v for k, v in tree.items() if v is not None}
+    return {k: v for k, v in kept.items() if v != {}}
