@@ -70,7 +70,7 @@ class Encoder:
 def _library(tokenizer: Tokenizer, kind: np.dtype) -> Callable[[Sequence[str]], list[np.ndarray]]:
     def ids(strings: Sequence[str]) -> list[np.ndarray]:
         found = tokenizer.core.encode_batch_fast(list(strings), add_special_tokens=False)  # without offsets
-        return [np.array(encoding.ids, kind) for encoding in found]
+        return [np.fromiter(encoding.ids, kind, len(encoding)) for encoding in found]
 
     return ids
 

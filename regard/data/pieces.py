@@ -113,8 +113,7 @@ def texts(block: Block, documents: str) -> list[tuple[bytes, bool]]:
         parts = [part.rstrip() for part in whole]
     if block.ends:
         last = last.rstrip() if documents == "blank" else last.removesuffix(b"\r")
-    found = [(part, True) for part in parts] + [(last, block.ends)]
-    return [(part, ended) for i, (part, ended) in enumerate(found) if part.strip() or (i == 0 and not block.starts)]
+    return [(part, ended) for part, ended in [*((part, True) for part in parts), (last, block.ends)] if part.strip()]
 
 
 def cut(data: bytes, size: int) -> Iterator[bytes]:

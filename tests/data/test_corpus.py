@@ -240,6 +240,20 @@ def test_half_a_shard_is_never_served(book, small):
     assert all_of(_build(book)) == expected
 
 
+def test_shards_of_another_corpus_are_not_served(book, small):
+    expected = all_of(_build(book))
+    shard = book / "out" / "shard-00001.safetensors"
+    of_this = shard.read_bytes()
+    _build(book, documents="blank")
+    of_another = shard.read_bytes()
+    assert all_of(_build(book)) == expected
+    assert shard.read_bytes() == of_this
+    shard.write_bytes(of_another)
+    with pytest.raises(UserError, match="are not those of its"):
+        Corpus.open(book / "out")
+    assert all_of(_build(book)) == expected
+
+
 def test_a_killed_process_leaves_what_can_be_gone_on_with(tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text(STORY * 3000)
