@@ -161,11 +161,11 @@ def language(
 
     \b
     Examples:
-      regard train language corpus.txt --steps 20 --block 64 --out runs/gpt
-      regard train language corpus.txt --objective masked --whole-words --steps 20 --block 64 --out runs/bert
-      regard train language corpus.txt books --objective blank --tokenizer words --steps 20 --block 64
-      regard train language corpus.txt --tokenizer chars --model cnn --steps 20 --block 64 --stride 32
-      regard train language corpus.txt --from runs/gpt --steps 20 --block 64
+      regard train language corpus.txt --epochs 2 --block 64 --out runs/gpt
+      regard train language corpus.txt --objective masked --whole-words --epochs 2 --block 64 --out runs/bert
+      regard train language corpus.txt books --objective blank --tokenizer words --epochs 2 --block 64
+      regard train language corpus.txt --tokenizer chars --model cnn --epochs 2 --block 64 --stride 32
+      regard train language corpus.txt --from runs/gpt --epochs 2 --block 64
       regard train language --resume --out runs/gpt
     """
     flags = {

@@ -132,8 +132,9 @@ def _resume(
     if isinstance(again, Mapping) and again.get("precision") == "auto":  # what that was stands in config.json
         tree = merge(tree, {"train": {"precision": then["train"]["precision"]}})
     settings = absolute(resolve(task, merge({k: v for k, v in then.items() if k != "task"}, tree)))
-    files = {"train": settings.data.train, "valid": settings.data.valid}
-    changed = differences(merge(then, {"data": files}), as_tree(settings))
+    now = as_tree(settings)
+    files = {part: now["data"][part] for part in ("train", "valid")}
+    changed = differences(merge(then, {"data": files}), now)
     if changed:
         raise UserError(
             f"{folder} was started with other settings: {'; '.join(changed)}. Leave them out, or start anew"

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import write_reviews
+from conftest import write_corpus, write_reviews
 from typer.main import get_command
 
 import regard
@@ -39,12 +39,18 @@ def test_every_command_has_an_example():
 
 
 @pytest.mark.parametrize("line", [e for e in examples() if not re.search(r"regard (demo|import|export)", e)])
-def test_example_runs(line, cli, trained, tmp_path):
+def test_example_runs(line, cli, trained, speaking, tmp_path):
     for name, count in (("test.csv", 20), ("new.csv", 5)):
         write_reviews(tmp_path / name, count, seed=1)
     (tmp_path / "lines.txt").write_text("We loved it.\n\nIt was dull.\n")
     if "--out runs/han" not in line or "--resume" in line:
         shutil.copytree(trained, tmp_path / "runs" / "han")
+    write_corpus(tmp_path / "corpus.txt", 12)
+    (tmp_path / "books").mkdir()
+    write_corpus(tmp_path / "books" / "one.txt", 3, seed=1)
+    for model in ("gpt", "bert", "birnn"):
+        if f"runs/{model}" in line and (f"--out runs/{model}" not in line or "--resume" in line):
+            shutil.copytree(speaking / model, tmp_path / "runs" / model)
     piped = re.match(r"cat (\S+) \| (.*)", line)
     stdin = (tmp_path / piped[1]).read_text() if piped else None
     code, out, err = cli(*shlex.split(piped[2] if piped else line)[1:], stdin=stdin)
@@ -152,10 +158,11 @@ def test_list_names_everything(cli):
     from regard.positions import POSITIONS
 
     assert {m["name"] for m in found["mechanisms"]} >= set(MECHANISMS)
-    models = {m["name"]: m for m in found["models"]}
-    assert {"han", "transformer", "tfidf", "regard.models.gpt", "regard.models.marian"} <= set(models)
-    assert models["regard.models.gpt"]["mechanism"]
-    assert not models["han"]["mechanism"]
+    models = {(m["task"], m["name"]): m for m in found["models"]}
+    known = {("classify", "han"), ("classify", "tfidf"), ("language", "gpt"), ("language", "birnn")}
+    assert known | {("classify", "cnn"), ("language", "cnn"), (None, "regard.models.marian")} <= set(models)
+    assert models["language", "gpt"]["mechanism"]
+    assert not models["classify", "han"]["mechanism"]
     assert len(models) == len(found["models"])  # the encoder is there once, by the name of its task
     assert {p["name"] for p in found["positions"]} == set(POSITIONS)
     assert "rotary" not in next(m for m in found["mechanisms"] if m["name"] == "merged")["positions"]
