@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from regard.data.tokenizer import EOS
+from regard.decoding.linears import WHOLE
 from regard.decoding.sampling import Sampling
-from regard.decoding.walkers import Walker, walker
+from regard.decoding.walkers import Prepared, Remembered, Walker, walker, watched
 from regard.decoding.window import places, start
 from regard.errors import UserError
 
@@ -36,33 +38,54 @@ class Written:
     slid: bool = False
 
 
+class Writer:
+    """A model whose weights are prepared once, for many texts. `cache=False` reads the whole text again for every
+    word; `precision` float16 takes weights of half the bytes, rounded."""
+
+    def __init__(self, model: nn.Module, *, cache: bool = True, precision: str = WHOLE):
+        self.model, self.cache = model, cache
+        with torch.inference_mode():
+            self._way = walker(model, cache=cache, precision=precision)
+
+    def write(
+        self,
+        prompts: Sequence[Sequence[int]],
+        *,
+        tokens: int = 128,
+        sampling: Sampling | None = None,
+        samples: int = 1,
+        stop: Iterable[int] = (EOS,),
+        never: Iterable[int] = (),
+        window: int | None = None,
+        heard: Heard | None = None,
+    ) -> list[list[Written]]:
+        """So many samples for each prompt. `never` are words that are not to be written; `window` lets the model see
+        less than it has places for."""
+        _check(prompts, tokens, samples, window)
+        was = self.model.training
+        self.model.eval()
+        try:
+            with torch.inference_mode():
+                way = self._way
+                if isinstance(way, Prepared) and watched(self.model):
+                    way = Remembered(way.model)
+                limit = min((n for n in (window, places(self.model)) if n is not None), default=None)
+                job = _Job(way, prompts, tokens, sampling or Sampling(), samples, set(stop), sorted(set(never)), limit)
+                return job.run(heard or (lambda *_: None))
+        finally:
+            self.model.train(was)
+
+
 def generate(
     model: nn.Module,
     prompts: Sequence[Sequence[int]],
     *,
-    tokens: int = 128,
-    sampling: Sampling | None = None,
-    samples: int = 1,
-    stop: Iterable[int] = (EOS,),
-    never: Iterable[int] = (),
-    window: int | None = None,
     cache: bool = True,
-    precision: str = "float32",
-    heard: Heard | None = None,
+    precision: str = WHOLE,
+    **how: Any,
 ) -> list[list[Written]]:
-    """So many samples for each prompt. `never` are words that are not to be written; `window` lets the model see less
-    than it has places for."""
-    _check(prompts, tokens, samples, window)
-    was = model.training
-    model.eval()
-    try:
-        with torch.inference_mode():
-            way = walker(model, cache=cache, precision=precision)
-            limit = min((n for n in (window, places(model)) if n is not None), default=None)
-            job = _Job(way, prompts, tokens, sampling or Sampling(), samples, set(stop), sorted(set(never)), limit)
-            return job.run(heard or (lambda *_: None))
-    finally:
-        model.train(was)
+    """`Writer(model).write(prompts, ...)`"""
+    return Writer(model, cache=cache, precision=precision).write(prompts, **how)
 
 
 class _Job:

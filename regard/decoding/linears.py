@@ -14,6 +14,8 @@ from torch import Tensor
 
 from regard import named
 
+WHOLE = "float32"
+
 Linear = Callable[[Tensor], Tensor]
 """(n, in) to (n, out)."""
 
@@ -32,7 +34,7 @@ def half(weight: Tensor, bias: Tensor | None) -> Linear:
     return lambda x: product(x, packed)
 
 
-KINDS: dict[str, Callable[[Tensor, Tensor | None], Linear]] = {"float32": whole, "float16": half}
+KINDS: dict[str, Callable[[Tensor, Tensor | None], Linear]] = {WHOLE: whole, "float16": half}
 
 
 def linear(precision: str) -> Callable[[Tensor, Tensor | None], Linear]:

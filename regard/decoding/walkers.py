@@ -16,16 +16,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.decoding.blocks import Block, prepare
+from regard.decoding import linears
+from regard.decoding.blocks import Block, prepare, prepared_norm
 from regard.decoding.cache import Cache
-from regard.decoding.linears import KINDS, linear
 from regard.decoding.padding import left
 from regard.errors import UserError
 from regard.memory import after
 from regard.models.gpt import GPT
+from regard.positions.base import Positions
 from regard.positions.rotary import Rotary
-
-PRECISIONS = tuple(KINDS)
 
 Texts = Sequence[Sequence[int]]
 
@@ -46,7 +45,7 @@ class Walker(Protocol):
 
 
 class Anew:
-    """model(ids, mask=...) to logits (b, n, vocab)."""
+    """model(ids, mask=, places=) to the logits after these places."""
 
     def __init__(self, model: nn.Module):
         self.model = model
@@ -67,8 +66,7 @@ class Anew:
         last = torch.tensor([len(text) for text in self.texts]) - 1
         places = torch.arange(int(last.max()) + 1)
         ids = torch.tensor([text + [0] * (len(places) - len(text)) for text in self.texts])
-        logits = self.model(ids, mask=places <= last[:, None])
-        return logits[torch.arange(len(last)), last]
+        return self.model(ids, mask=places <= last[:, None], places=torch.arange(len(last)) * len(places) + last)
 
 
 class Remembered:
@@ -92,7 +90,7 @@ class Prepared:
     def __init__(self, model: GPT, blocks: list[Block], precision: str = "float32"):
         self.model, self.blocks = model, blocks
         self.positions, self.embed = model.positions, model.embed.weight.detach()
-        self.head = linear(precision)(model.embed.weight, None)
+        self.norm, self.head = prepared_norm(model.norm), linears.linear(precision)(model.embed.weight, None)
 
     def read(self, texts: Texts, room: int) -> Tensor:
         ids, mask, at = left(texts)
@@ -112,12 +110,12 @@ class Prepared:
     def step(self, ids: Tensor) -> Tensor:
         n = self.caches[0].taken
         column = range(n, n + 1)
-        x = self.positions.embed(self.embed[ids][:, None], self.at).flatten(0, 1)
+        x = self.positions.embed(self.embed.index_select(0, ids)[:, None], self.at).flatten(0, 1)
         bias = self._bias(column)
         for block, cache in zip(self.blocks, self.caches, strict=True):
             x = block(x, cache, at=column, bias=bias)
         self.at = self.at + 1 if isinstance(self.at, Tensor) else range(n + 1, n + 2)
-        return self.head(self.model.norm(x))
+        return self.head(self.norm(x))
 
     def select(self, rows: Tensor) -> None:
         for cache in self.caches:
@@ -139,15 +137,22 @@ class Prepared:
 
 def walker(model: nn.Module, *, cache: bool = True, precision: str = "float32") -> Walker:
     """The fastest way through this model. Another precision than float32 needs prepared weights."""
-    if not isinstance(model, GPT) or not cache:
-        if precision != "float32":
-            raise UserError(f"precision {precision!r} needs a GPT and its cache")
-        return Anew(model)
-    positions = model.positions
-    plain = not positions.inside or positions.by_distance or isinstance(positions, Rotary)
-    blocks = prepare(model.layers, precision) if plain else None
-    if blocks is not None:
+    blocks = prepare(model.layers, precision) if cache and isinstance(model, GPT) and _plain(model.positions) else None
+    if isinstance(model, GPT) and blocks is not None:
         return Prepared(model, blocks, precision)
-    if precision != "float32":
-        raise UserError(f"precision {precision!r} needs dot attention; this model has {model.config.mechanism!r}")
-    return Remembered(model)
+    if precision != linears.WHOLE:
+        raise UserError(
+            f"precision {precision!r} wants a GPT with dot attention and its cache; this {type(model).__name__} has "
+            "another way of decoding: leave the precision out"
+        )
+    return Remembered(model) if cache and isinstance(model, GPT) else Anew(model)
+
+
+def watched(model: nn.Module) -> bool:
+    """Whether a hook (`record`, `edit`, or a user's own) looks at the parts that prepared weights pass by."""
+    return any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+def _plain(positions: Positions) -> bool:
+    """Positions that act in attention by distance alone."""
+    return not positions.inside or positions.by_distance or isinstance(positions, Rotary)

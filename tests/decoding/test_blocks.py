@@ -98,7 +98,7 @@ def test_rows_are_picked_in_any_order_and_more_than_once():
     cache = Cache(Memory(keys, values, range(4)), 3)
     cache.select(torch.tensor([2, 0, 2, 1]))
     new = torch.randn(4, 2, 1, 5)
-    got_keys, got_values = cache.extend(new, -new)
+    got_keys, got_values = cache.extend(torch.stack((new, -new)))
     assert torch.equal(got_keys, torch.cat((keys[[2, 0, 2, 1]], new), 2))
     assert torch.equal(got_values, torch.cat((values[[2, 0, 2, 1]], -new), 2))
 

@@ -7,12 +7,12 @@ import itertools
 import pytest
 import torch
 
-from regard.decoding import GREEDY, Sampling, generate
+from regard.decoding import GREEDY, Sampling, Writer, generate
 from regard.decoding.walkers import Anew, Prepared, Remembered, walker
 from regard.decoding.window import places, start
 from regard.errors import UserError
 from regard.inspect import ablate, edit, record
-from regard.models import gpt
+from regard.models import causal_cnn, gpt
 
 VOCAB = 61
 PROMPTS = [[7, 8, 9, 10, 11], [12], [13, 14, 15, 16, 17, 18, 19, 20, 21], [22, 23]]
@@ -236,5 +236,29 @@ def test_what_cannot_be_done_is_told(given, said):
 
 
 def test_another_precision_needs_prepared_weights():
-    with pytest.raises(UserError, match="additive"):
-        generate(model("additive"), [[5]], precision="float16")
+    for given in ({"model": model("additive")}, {"model": model(), "cache": False}):
+        with pytest.raises(UserError, match="dot attention"):
+            generate(prompts=[[5]], precision="float16", **given)
+
+
+def test_a_writer_is_used_again_and_half_the_bytes_write_nearly_the_same():
+    net = model()
+    writer = Writer(net)
+    for prompts in (PROMPTS, PROMPTS[:1], PROMPTS[1:]):
+        written = writer.write(prompts, tokens=9, sampling=DRAWN)
+        assert ids(written) == ids(generate(net, prompts, tokens=9, sampling=DRAWN))
+    half = Writer(net, precision="float16")
+    texts = [ids(w.write(PROMPTS, tokens=9, sampling=GREEDY, stop=())) for w in (writer, half)]
+    same = [a == b for x, y in zip(*texts, strict=True) for a, b in zip(x, y, strict=True)]
+    assert sum(same) / len(same) > 0.8
+
+
+def test_a_convolutional_model_writes_too():
+    torch.manual_seed(0)
+    net = causal_cnn.Config(dim=16, layers=3).build(VOCAB).eval()
+    with torch.no_grad():
+        for p in net.parameters():
+            p.add_(0.3 * torch.randn_like(p))
+    together = ids(generate(net, PROMPTS, tokens=7, sampling=DRAWN, stop=()))
+    assert together == [ids(generate(net, [p], tokens=7, sampling=DRAWN, stop=()))[0] for p in PROMPTS]
+    assert len({tuple(text) for text in together}) == 4
