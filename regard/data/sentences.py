@@ -1,7 +1,8 @@
 """Split a text into sentences, as character spans.
 
 One pattern finds the places where a sentence might end; a few rules then strike out abbreviations, initials, ellipses,
-numbers of list items and quoted questions. Line breaks, also in HTML, end a sentence, unless a line is only wrapped.
+numbers of list items and quoted questions. Line breaks, also in HTML, end a sentence, unless a line is only wrapped:
+the line before has no mark at its end and the next goes on in lower case.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ _CANDIDATE = re.compile(
     re.VERBOSE,
 )
 _NEXT = re.compile(rf"[{_OPENERS}\s]*+(?P<dash>[-–—]*+)\s*+(?P<word>[^\W_]+(?:['’][^\W_]+)?)?")
+_BREAK = re.compile(r"(?:<br\b[^<>]*>\s*+)++", re.IGNORECASE)
 _BRACKETS = "\"'“‘«‹([{*_\n\t>-–—/"
 _INITIAL = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")
 _GLUED = re.compile(r"[^\W\d_]{2}[.!?…]+$")
@@ -58,8 +60,10 @@ def split(text: str) -> list[tuple[int, int]]:
         kind, stop = match.lastgroup, match.end()
         if kind == "line":
             ends = _ends_line(text, match)
+        elif kind == "html":
+            ends = not _wrapped(text, match)
         else:
-            ends = kind in ("html", "full") or _ends(text, start, match, lower)
+            ends = kind == "full" or _ends(text, start, match, lower)
         if ends and stop < size:
             start = _add(spans, text, start, stop)
     _add(spans, text, start, size)
@@ -93,6 +97,13 @@ def _ends_line(text: str, match: re.Match[str]) -> bool:
     return not following.islower() and text[match.start() - 1 : match.start()] not in (",", ";", "-")
 
 
+def _wrapped(text: str, match: re.Match[str]) -> bool:
+    """Whether a break stands in the middle of a sentence: works of art<br />that deserve it."""
+    before = text[max(0, match.start() - 8) : match.start()].rstrip()[-1:]
+    goes_on = before == "," or before.isalnum()
+    return goes_on and text[match.end() : match.end() + 1].islower() and bool(_BREAK.fullmatch(match[0]))
+
+
 def _ends(text: str, start: int, match: re.Match[str], lower: bool) -> bool:
     mark, close = text[match.start() : match.end("end")], match["close"]
     after = _NEXT.match(text, match.end())
@@ -100,15 +111,17 @@ def _ends(text: str, start: int, match: re.Match[str], lower: bool) -> bool:
     dash = after and after["dash"]
     if not match["space"]:  # end.Next, a slip of the pen, but not Amazon.Com, U.S.A or 3.x
         before = text[max(start, match.start() - 2) : match.end("end")]
-        opens = word[:1].isupper() and (len(word) > 3 or word in ("I", "The", "It"))
-        return opens and before[0].islower() and bool(_GLUED.match(before))
+        opens = word[:1].isupper() and (len(word) > 3 or word.lower() in _STARTERS)
+        site = text[max(start, match.start() - 3) : match.start()].lower() == "www"
+        return opens and before[0].islower() and bool(_GLUED.match(before)) and not site
     small = word[:1].islower()
     if dash and small:
         return False
     if mark[-1] in "!?" and "." not in mark:
         return not (small and not lower and bool(close))  # "Really?" he said
     if len(mark) > 1 or mark == "…":  # an ellipsis goes on in lower case
-        return lower or not (small or word == "I" or word.startswith(("I'", "I’")))
+        i = word == "I" or word.startswith(("I'", "I’"))
+        return lower or not (small or (i and len(mark) < 4))  # I mean... I left; but: that was it.... I left
     token = text[max(start, match.start() - 30) : match.start()].rpartition(" ")[2].lstrip(_BRACKETS)
     if token.isdigit() and len(token) < 3 and not text[start : match.start() - len(token)].strip():
         return False  # "1. First" at the start

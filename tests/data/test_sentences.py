@@ -38,10 +38,20 @@ def test_sentences_are_found(sentences):
 
 def test_breaks():
     for text, wanted in (
-        ("One<br /><br />two.<br>Three", ["One<br /><br />", "two.<br>", "Three"]),
+        ("One<br /><br />Two.<br>three", ["One<br /><br />", "Two.<br>", "three"]),
         ("<br />Top. Next.", ["<br />Top.", "Next."]),
         ("A wrapped\nline goes on,\nHere too.\nA title\n\nlower paragraph", None),
         ("It ended.It began there. Amazon.com and U.S.A stay.", None),
+        (
+            "Works of art<br /><br />that last, <BR>say I.<br />So what",
+            ["Works of art<br /><br />that last, <BR>say I.<br />", "So what"],
+        ),
+        ("A title</p><p>lower text", ["A title</p><p>", "lower text"]),
+        (
+            "I cannot beat it.So be warned.But try. See www.Site.com now",
+            ["I cannot beat it.", "So be warned.", "But try.", "See www.Site.com now"],
+        ),
+        ("This is it.... I left. I mean... I stay", ["This is it....", "I left.", "I mean... I stay"]),
     ):
         found = [text[a:b] for a, b in split(text)]
         if wanted is None:
