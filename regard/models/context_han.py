@@ -3,14 +3,15 @@ Hierarchical Attention Network for Document Understanding; the gated, bidirectio
 
     words       h_it = [GRU→; GRU←](w_i1 .. w_iT)
     onward      c_i = mean of s→_1 .. s→_{i-1}, zero for the first sentence
-                λ_it = σ(w_1 · h_it + w_2 · c_i + b_λ)                        a number for each word
-                α_it = softmax_t(uᵀ tanh(λ_it W_s h_it + (1 - λ_it) W_c c_i + b))      s→_i = Σ_t α_it h_it
+                λ_it = σ(W_1 h_it + W_2 c_i + b_λ)
+                α_it = softmax_t(uᵀ tanh(λ_it ∘ W_s h_it + (1 - λ_it) ∘ W_c c_i + b))      s→_i = Σ_t α_it h_it
     back        the same from the last sentence to the first, with weights of its own, giving s←_i
     sentences   s_i = [s→_i; s←_i], then GRUs and attention over the s_i as in the hierarchical attention network
 
 What a sentence is read for depends on the sentences before it (and after it), where the plain network (han.py) reads
-each alone. λ weighs the word against its context, as in the authors' code (github.com/JbRemy/Cahan). How we differ:
-words are encoded in groups of like length, all sentences at once, so that only the reading goes sentence by sentence.
+each alone. λ weighs the word against its context, unit by unit; in the authors' code (github.com/JbRemy/Cahan) it is
+one number a word, which is the same with equal rows in W_1 and W_2. How we differ besides: words are encoded in groups
+of like length, all sentences at once, so that only the reading goes sentence by sentence.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class ContextPool(nn.Module):
     def __init__(self, dim: int, hidden: int):
         super().__init__()
         self.word, self.context = nn.Linear(dim, hidden, bias=False), nn.Linear(dim, hidden)  # W_s, W_c and b
-        self.gate_word, self.gate_context = nn.Linear(dim, 1), nn.Linear(dim, 1, bias=False)  # w_1 and b_λ, w_2
+        self.gate_word, self.gate_context = nn.Linear(dim, hidden), nn.Linear(dim, hidden, bias=False)  # W_1, b_λ, W_2
         self.score = nn.Linear(hidden, 1, bias=False)  # u
         self.attend = Attend()
 
@@ -79,13 +80,13 @@ class ContextPool(nn.Module):
         parts = torch.cat((h, self.word(h), self.gate_word(h)), -1)
         # all steps are gathered at once: a gather in each would fill the gradient of all words each time
         tiles = parts[torch.cat([step.words.flatten() for step in steps])].split([step.words.numel() for step in steps])
-        sizes = [h.shape[1], self.word.out_features, 1]
+        sizes = [h.shape[1], self.word.out_features, self.word.out_features]
         total, count = h.new_zeros(len(steps[0].words), h.shape[1]), h.new_zeros(len(steps[0].words), 1)
         read = []
         for step, tile in zip(steps, tiles, strict=True):
             value, word, gate = tile.view(*step.words.shape, sum(sizes)).split(sizes, -1)  # (b, w, ·)
             c = (total / count.clamp(min=1))[:, None]
-            own = torch.sigmoid(gate + self.gate_context(c))  # λ, (b, w, 1)
+            own = torch.sigmoid(gate + self.gate_context(c))  # λ, (b, w, hidden)
             mixed = own * word + (1 - own) * (c @ self.context.weight.T) + self.context.bias
             logits = self.score(torch.tanh(mixed)).transpose(1, 2)[:, None]  # (b, 1, 1, w)
             places = Places(range(step.number, step.number + 1), step.at, "sentences", "tokens")
