@@ -20,7 +20,8 @@ the same with the processor time of all threads, which a busy machine disturbs l
 Reading: a corpus of 1 GB of tokens in a process of its own that may have 256 MB of data (RLIMIT_DATA), windows of 257
 tokens at random, 64 a batch. What the system keeps in its page cache is not counted against a process unless it is
 mapped there; both are stated, `anonymous` (the process's own) and `mapped` (pages of the files), from
-/proc/self/status, and the most that the two ever were together (VmHWM). The cache is emptied of the files before (posix_fadvise). `never let go` shows what a map alone does.
+/proc/self/status, and the most that the two ever were together (VmHWM). The cache is emptied of the files before
+(posix_fadvise). `never let go` shows what a map alone does.
 """
 
 from __future__ import annotations
@@ -217,16 +218,13 @@ def building(folder: Path, files: list[Path]) -> dict:
     code = (
         "import sys; from regard.data import corpus, tokenizer\n"
         "corpus.build(sys.argv[3:], tokenizer.Tokenizer.load(sys.argv[1]), sys.argv[2], progress=False)\n"
-        "print(open('/proc/self/status').read())\n"
+        "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))\n"
     )
     command = [sys.executable, "-c", code, str(folder / "bpe.json"), str(folder / "out"), *map(str, files)]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     shutil.rmtree(folder / "out")
     text = sum(file.stat().st_size for file in files)
-    return {
-        "text_megabytes": round(text / 1e6),
-        "most_megabytes": round(int(re.search(r"VmHWM:\s+(\d+)", said)[1]) / 1e3),
-    }  # type: ignore[index]
+    return {"text_megabytes": round(text / 1e6), "most_megabytes": round(int(said) / 1e3)}
 
 
 def main() -> None:

@@ -22,6 +22,10 @@ SHARD = 1 << 24  # tokens, or somewhat more
 PLAIN_SECONDS = 10.0
 
 
+Place = tuple[int, int, bool]
+"""Where text goes on: which file, at which byte, and whether a document begins there."""
+
+
 def tokenise(
     files: Sequence[Path],
     encoder: Encoder,
@@ -32,25 +36,33 @@ def tokenise(
 ) -> list[str]:
     """Names of the shards. Those of an earlier call with the same fingerprint that was stopped are kept."""
     names, place = _before(folder, fingerprint)
-    pending: list[Encoded] = []
+    pending: list[tuple[Encoded, Place]] = []
+    writing = False
 
-    def flush(following: tuple[int, int, bool]) -> None:
+    def flush() -> None:
+        nonlocal writing
+        writing = True
+        about = {"fingerprint": fingerprint, "next": pending[-1][1]}
+        shards.write(folder / _name(len(names)), joined([done for done, _ in pending]), about)
         names.append(_name(len(names)))
-        about = {"fingerprint": fingerprint, "next": following}
-        shards.write(folder / names[-1], joined(pending), about)
         pending.clear()
+        writing = False
 
-    first, sizes = place[0], np.cumsum([0, *(file.stat().st_size for file in files)]).tolist()
-    shown(sizes[first])
-    work = _blocks(files, encoder.documents, place)
-    with contextlib.closing(in_order(work, encoder, workers)) as all_done:
-        for i, block, done in all_done:
-            pending.append(done)
-            shown(sizes[i] + block.read)
-            if sum(len(d.ids) for d in pending) >= SHARD:
-                flush((i, block.offset + len(block.data), block.ends))
+    sizes = np.cumsum([0, *(file.stat().st_size for file in files)]).tolist()
+    shown(sizes[place[0]])
+    with contextlib.closing(in_order(_blocks(files, encoder.documents, place), encoder, workers)) as all_done:
+        try:
+            for i, block, done in all_done:
+                pending.append((done, (i, block.offset + len(block.data), block.ends)))
+                shown(sizes[i] + block.read)
+                if sum(len(done.ids) for done, _ in pending) >= SHARD:
+                    flush()
+        except KeyboardInterrupt:
+            if pending and not writing:
+                flush()  # a shorter shard: nothing that was done is lost
+            raise
     if pending:
-        flush((len(files), 0, True))
+        flush()
     return names
 
 
@@ -102,7 +114,7 @@ def _name(number: int) -> str:
     return f"shard-{number:05d}.safetensors"
 
 
-def _blocks(files: Sequence[Path], documents: str, place: tuple[int, int, bool]) -> Iterator[tuple[int, pieces.Block]]:
+def _blocks(files: Sequence[Path], documents: str, place: Place) -> Iterator[tuple[int, pieces.Block]]:
     first, offset, starts = place
     for i in range(first, len(files)):
         for block in pieces.blocks(files[i], documents, offset=offset, starts=starts):
@@ -110,7 +122,7 @@ def _blocks(files: Sequence[Path], documents: str, place: tuple[int, int, bool])
         offset, starts = 0, True
 
 
-def _before(folder: Path, fingerprint: str) -> tuple[list[str], tuple[int, int, bool]]:
+def _before(folder: Path, fingerprint: str) -> tuple[list[str], Place]:
     """Shards that are done, and where to go on; whatever else was left there is taken away."""
     names: list[str] = []
     place = (0, 0, True)

@@ -173,15 +173,17 @@ def test_built_in_small_blocks_as_in_one(tmp_path, small, kind, documents, worke
     assert (in_memory.characters, in_memory.bytes) == (corpus.characters, corpus.bytes)
 
 
-def _blocks_counted(monkeypatch: pytest.MonkeyPatch, stop: int | None = None) -> list[int]:
-    """Counts the blocks that are encoded; stops as a kill would after so many."""
+def _blocks_counted(
+    monkeypatch: pytest.MonkeyPatch, stop: int | None = None, how: type[BaseException] = KeyboardInterrupt
+) -> list[int]:
+    """Counts the blocks that are encoded, and stops after so many."""
     seen: list[int] = []
     plain = encode.Encoder.__call__
 
     def counted(self: encode.Encoder, block: pieces.Block) -> encode.Encoded:
         seen.append(block.offset)
         if stop is not None and len(seen) > stop:
-            raise KeyboardInterrupt
+            raise how
         return plain(self, block)
 
     monkeypatch.setattr(encode.Encoder, "__call__", counted)
@@ -203,15 +205,16 @@ def book(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("documents", pieces.DOCUMENTS)
 @pytest.mark.parametrize("stop", [0, 3, 9, 14])
-def test_a_stopped_build_goes_on(book, small, monkeypatch, stop, documents):
+@pytest.mark.parametrize("how", [KeyboardInterrupt, MemoryError])
+def test_a_stopped_build_goes_on(book, small, monkeypatch, stop, documents, how):
     with monkeypatch.context() as patch:
         blocks = _blocks_counted(patch)
         expected = all_of(_build(book, documents=documents))
     shards = {p.name: p.read_bytes() for p in (book / "out").glob("shard-*")}
     (book / "out").rename(book / "first")
     with monkeypatch.context() as patch:
-        _blocks_counted(patch, stop)
-        with pytest.raises(KeyboardInterrupt):
+        _blocks_counted(patch, stop, how)
+        with pytest.raises(how):
             _build(book, documents=documents)
     kept = len(list((book / "out").glob("shard-*")))
     assert not (book / "out" / "corpus.json").exists()
@@ -221,7 +224,10 @@ def test_a_stopped_build_goes_on(book, small, monkeypatch, stop, documents):
     with monkeypatch.context() as patch:
         again = _blocks_counted(patch)
         assert all_of(_build(book, documents=documents)) == expected
-    assert {p.name: p.read_bytes() for p in (book / "out").glob("shard-*")} == shards
+    if how is KeyboardInterrupt:
+        assert len(again) == len(blocks) - stop, "Ctrl-C loses nothing"
+    else:
+        assert {p.name: p.read_bytes() for p in (book / "out").glob("shard-*")} == shards
     assert again == blocks[len(blocks) - len(again) :]
     assert len(again) <= len(blocks) - kept
     assert kept or stop < 9
@@ -530,3 +536,15 @@ def test_progress_is_said_where_there_is_no_terminal(book, small, monkeypatch):
     build(book / "in", trained("bpe"), book / "out", say=said.append)
     assert len(said) > 5
     assert re.fullmatch(r"tokenising \d+ of \d+ MB  \d+\.\d MB/s", said[-1])
+
+
+@pytest.mark.data
+def test_wikitext_has_its_known_number_of_tokens(tmp_path):
+    file = Path(__file__).parents[2] / "../shared/data/wikitext2/valid.txt.gz"
+    if not file.exists():
+        pytest.skip("no ../shared/data")
+    text = gzip.decompress(file.read_bytes()).decode()
+    corpus = build(file, tokenizers.train([text], "spaces", 40_000), tmp_path / "out", progress=False)
+    assert corpus.tokens == len(text.split()) + text.count("\n") == 217_646
+    assert len(corpus) == 1
+    assert corpus.characters == len(text)
