@@ -5,6 +5,9 @@
     sentences   the same over the s_i, giving v                                                   eqs. 8-10
     class       softmax(W_c v + b_c)                                                              eq. 11
 
+With `ngrams` the words come with what naive Bayes says of the n-grams that start at them (`regard.layers.ngrams`), a
+number for each length and class beside the embedding; the paper has none.
+
 How we differ: sentences of all documents of a batch are encoded together in groups of like length, instead of as one
 padded (batch, sentences, words) block; the result is the same and most of the padding is gone.
 """
@@ -13,10 +16,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from regard.layers import Pool, TwoWay
+from regard.layers.ngrams import NGrams
 from regard.models.output import Classified
 from regard.models.sentences import sentence_groups
 from regard.places import Places
@@ -28,29 +33,57 @@ class Config:
     hidden: int = 50
     attention: int = 100
     dropout: float = 0.3
+    word_dropout: float = 0.0
+    ngrams: int = 0
+    table: int = 200_000
+    folds: int = 10
+    ngram_dropout: float = 0.3
 
     def build(self, vocab: int, classes: int) -> HAN:
-        return HAN(vocab, classes, self.embed, self.hidden, self.attention, self.dropout)
+        known = None
+        if self.ngrams:
+            cut = {"most": self.ngrams, "folds": self.folds, "dropout": self.ngram_dropout}
+            known = NGrams(vocab, classes, table=self.table, **cut)
+        return HAN(vocab, classes, self.embed, self.hidden, self.attention, self.dropout, self.word_dropout, known)
 
 
 class HAN(nn.Module):
-    def __init__(self, vocab: int, classes: int, embed: int, hidden: int, attention: int, dropout: float):
+    def __init__(
+        self,
+        vocab: int,
+        classes: int,
+        embed: int,
+        hidden: int,
+        attention: int,
+        dropout: float,
+        word_dropout: float = 0.0,
+        ngrams: NGrams | None = None,
+    ):
         super().__init__()
         self.embedding = nn.Embedding(vocab, embed, padding_idx=0)
         nn.init.normal_(self.embedding.weight, std=0.1)
-        self.read_words, self.words = TwoWay(embed, hidden), Pool(2 * hidden, attention)
+        self.ngrams = ngrams
+        width = embed + (ngrams.most * classes if ngrams else 0)
+        self.read_words, self.words = TwoWay(width, hidden), Pool(2 * hidden, attention)
         self.read_sentences, self.sentences = TwoWay(2 * hidden, hidden), Pool(2 * hidden, attention)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout, self.drop_words = nn.Dropout(dropout), nn.Dropout1d(word_dropout)
         self.head = nn.Linear(2 * hidden, classes)
+
+    def see(self, ids: np.ndarray, starts: np.ndarray, labels: np.ndarray) -> None:
+        if self.ngrams is not None:
+            self.ngrams.fill(ids, starts, labels)
 
     def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor) -> Classified:
         """ids, mask and the number of each token's sentence in its document, each (b, n)."""
         groups = sentence_groups(mask, sentences)
         b, s = mask.shape[0], groups.most
         encoded = self.head.weight.new_zeros(b * s, self.head.in_features)
+        ratios = None if self.ngrams is None else self.ngrams(ids, mask).flatten(2).flatten(0, 1)
         rows, vectors = [], []
         for group in groups:
-            x = self.dropout(self.embedding(ids.flatten()[group.tokens]))  # (rows, words, embed)
+            x = self.drop_words(self.dropout(self.embedding(ids.flatten()[group.tokens])))  # (rows, words, embed)
+            if ratios is not None:
+                x = torch.cat((x, ratios[group.tokens]), -1)
             h = self.read_words(x, group.lengths)
             at = Places(group.sentence[:, None], group.at, "sentences", "tokens", group.document)
             vectors.append(self.words(h, group.mask, at)[0][:, 0])
