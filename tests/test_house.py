@@ -19,7 +19,7 @@ GROUND = ERRORS | {
     "memory", "cost", "positions",
 }  # fmt: skip
 LAYERS = GROUND | {"mechanisms", "layers"}
-RUNS = LAYERS | {"models", "inspect", "data", "tasks", "training", "viewer", "report", "runs"}
+RUNS = LAYERS | {"models", "inspect", "data", "tasks", "training", "viewer", "report", "decoding", "runs"}
 
 ROOMS: dict[str, set[str]] = {
     # room: what it may import, besides itself
@@ -64,6 +64,7 @@ OVER_CLASSES = {
     "tasks/classify.py": "chances of classes",
     "runs/look.py": "chances of classes",
     "decoding/sampling.py": "chances of words",
+    "decoding/fill.py": "chances of words",
 }
 """Files outside the seam that may say softmax, and over what."""
 

@@ -30,7 +30,9 @@ def open_run(run: Path, imports: list[Path] | None, verb: str) -> Any:
     opened = Run.load(run)
     if verb not in opened.verbs:
         can = ", ".join(opened.verbs)
-        raise UserError(f"{run} is a run of {opened.settings.task!r}, which cannot {verb}; it can {can}")
+        taught = getattr(opened, "objective", None)
+        task = f"{opened.settings.task!r}" + (f" with the objective {taught!r}" if taught else "")
+        raise UserError(f"{run} is a run of {task}, which cannot {verb}; it can {can}")
     return opened
 
 

@@ -90,6 +90,10 @@ class Tokenizer:
         """The token as the vocabulary writes it."""
         return self.core.id_to_token(int(id)) or SPECIAL[UNK]
 
+    def pieces(self, text: str) -> list[str]:
+        """A text cut into words, each with the space before it; together they are the text."""
+        return [piece for piece, _ in self._grouper.pre_tokenize_str(text)]
+
     def save(self, path: str | Path) -> None:
         """Write tokenizer.json (into `path` if that is a folder), whole or not at all."""
         path = _file(path)

@@ -25,7 +25,7 @@ class Vocabulary:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.size, self.kind = tokenizer.size, tokenizer.kind
-        self._raw = _as_bytes(tokenizer)
+        self._raw = as_bytes(tokenizer)
         self.word = np.ones(self.size, bool)
         """Whether an id stands for (a part of) a word, and not for a place or a border."""
         self.word[list(NO_WORDS)] = False
@@ -101,7 +101,7 @@ class Vocabulary:
         return np.array([bool(raw) and (raw[place] >= 0x80 or chr(raw[place]).isalnum()) for raw in self._raw])
 
 
-def _as_bytes(tokenizer: Tokenizer) -> list[bytes]:
+def as_bytes(tokenizer: Tokenizer) -> list[bytes]:
     """The text of each token; nothing for special ones."""
     tokens = [tokenizer.token(i) for i in range(tokenizer.size)]
     if tokenizer.kind == "bpe":

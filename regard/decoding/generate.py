@@ -8,7 +8,8 @@ sampling.py, what is seen of a long text in window.py, how the model is walked t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,18 +63,24 @@ class Writer:
         """So many samples for each prompt. `never` are words that are not to be written; `window` lets the model see
         less than it has places for."""
         _check(prompts, tokens, samples, window)
-        was = self.model.training
-        self.model.eval()
-        try:
-            with torch.inference_mode():
-                way = self._way
-                if isinstance(way, Prepared) and watched(self.model):
-                    way = Remembered(way.model)
-                limit = min((n for n in (window, places(self.model)) if n is not None), default=None)
-                job = _Job(way, prompts, tokens, sampling or Sampling(), samples, set(stop), sorted(set(never)), limit)
-                return job.run(heard or (lambda *_: None))
-        finally:
-            self.model.train(was)
+        way = self._way
+        if isinstance(way, Prepared) and watched(self.model):
+            way = Remembered(way.model)
+        limit = min((n for n in (window, places(self.model)) if n is not None), default=None)
+        with still(self.model), torch.inference_mode():
+            job = _Job(way, prompts, tokens, sampling or Sampling(), samples, set(stop), sorted(set(never)), limit)
+            return job.run(heard or (lambda *_: None))
+
+
+@contextmanager
+def still(model: nn.Module) -> Iterator[None]:
+    """A model in evaluation mode for a while."""
+    was = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was)
 
 
 def generate(

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from regard.data import corpus
+from regard.data.tokenizer import Tokenizer
 from regard.data.vocabulary import Vocabulary
+from regard.decoding import Sampling, Writer
+from regard.decoding.text import Speller
 from regard.errors import UserError
+from regard.runs.filling import Filled, guesses
 from regard.runs.run import Run
+from regard.runs.writing import Heard, Said, generate
 from regard.tasks.language import OBJECTIVES
 from regard.tasks.objectives.base import Objective
 
@@ -34,6 +40,78 @@ class LanguageModel(Run):
     @property
     def objective(self) -> str:
         return self.config["settings"]["objective"]
+
+    @property
+    def net(self) -> nn.Module:
+        assert isinstance(self.model, nn.Module)
+        return self.model
+
+    @property
+    def words(self) -> Tokenizer:
+        assert self.tokenizer is not None
+        return self.tokenizer
+
+    @cached_property
+    def speller(self) -> Speller:
+        return Speller(self.words)
+
+    def writer(self, precision: str = "float32") -> Writer:
+        """The model with its weights prepared for writing, once."""
+        if precision not in self._writers:
+            self._writers[precision] = Writer(self.net, precision=precision)
+        return self._writers[precision]
+
+    @cached_property
+    def _writers(self) -> dict[str, Writer]:
+        return {}
+
+    def generate(self, prompt: str = "", **how: Any) -> list[Said]:
+        """Write on from a prompt; what can be said besides stands at `generate_all`."""
+        return self.generate_all([prompt], **how)[0]
+
+    def generate_all(
+        self,
+        prompts: Sequence[str],
+        *,
+        tokens: int = 128,
+        temperature: float = 0.8,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int = 0,
+        n: int = 1,
+        window: int | None = None,
+        precision: str = "float32",
+        heard: Heard | None = None,
+    ) -> list[list[Said]]:
+        """Write on from each prompt, n times, in one batch. The same seed writes the same, whatever the batch. `heard`
+        is told the words as they become whole; `window` is how many tokens the model sees at once."""
+        self._must("generate")
+        return generate(
+            self,
+            prompts,
+            tokens=tokens,
+            sampling=Sampling(temperature, top_k, top_p, seed),
+            samples=n,
+            window=window,
+            precision=precision,
+            heard=heard,
+        )
+
+    def fill(
+        self, text: str, *, top: int = 10, tokens: int = 32, seed: int = 0, say: Callable[[str], Any] = print
+    ) -> list[list[Filled]]:
+        """For each [MASK] of the text the likeliest words with their chances. A model of spans writes the one span of
+        at most so many tokens that is missing."""
+        self._must("fill")
+        return guesses(self, text, top=top, tokens=tokens, seed=seed, say=say)
+
+    def _must(self, verb: str) -> None:
+        if verb not in self.verbs:
+            raise UserError(
+                f"{self.folder or 'the model'} was taught the objective {self.objective!r}, which cannot {verb}; it "
+                f"can {' and '.join(self.verbs)}. Those that can: "
+                f"{', '.join(name for name, verbs in VERBS.items() if verb in verbs)}"
+            )
 
     def evaluate(
         self, data: str | Path | list[str | Path], *, stride: int | None = None, say: Callable[[str], Any] = print
