@@ -10,3 +10,5 @@ from regard.layers.blocks import PostNorm, PreNorm, Residual
 RESIDUALS: dict[str, Residual] = {"pre": PreNorm, "post": PostNorm}
 FIRST_NORMS: dict[str, type[nn.Module]] = {"pre": nn.Identity, "post": nn.LayerNorm}
 LAST_NORMS: dict[str, type[nn.Module]] = {"pre": nn.LayerNorm, "post": nn.Identity}
+EPS = {"pre": 1e-5, "post": 1e-12}
+"""What is added to the variance: torch's, and BERT's."""

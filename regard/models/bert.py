@@ -22,14 +22,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import named, positions
-from regard.layers import EncoderBlock, FeedForward, MultiHead
+from regard.layers import EncoderBlock, FeedForward, MultiHead, norms
 from regard.layers.activations import activation
 from regard.layers.norms import FIRST_NORMS, LAST_NORMS, RESIDUALS
 from regard.layers.stack import Stack
 from regard.masks import Mask
 from regard.models.output import pick
 
-EPS = 1e-12
+EPS = norms.EPS["post"]
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,12 @@ class BERT(nn.Module):
         self.embed = nn.Embedding(c.vocab, c.dim)
         self.positions = positions.build(c.positions, c.dim, c.heads)
         self.segments = nn.Embedding(c.segments, c.dim)
-        self.residual = named.find("norm", c.norm, RESIDUALS)
-        self.norm, self.dropout = FIRST_NORMS[c.norm](c.dim, EPS), nn.Dropout(c.dropout)
+        self.residual, eps = named.find("norm", c.norm, RESIDUALS), norms.EPS[c.norm]
+        self.norm, self.dropout = FIRST_NORMS[c.norm](c.dim, eps), nn.Dropout(c.dropout)
         self.layers = Stack[EncoderBlock](self._block() for _ in range(c.layers))
-        self.last_norm = LAST_NORMS[c.norm](c.dim, EPS)
+        self.last_norm = LAST_NORMS[c.norm](c.dim, eps)
         self.pooler = nn.Linear(c.dim, c.dim)
-        self.word, self.word_norm = nn.Linear(c.dim, c.dim), nn.LayerNorm(c.dim, EPS)
+        self.word, self.word_norm = nn.Linear(c.dim, c.dim), nn.LayerNorm(c.dim, eps)
         self.word_bias = nn.Parameter(torch.zeros(c.vocab))
         self.next = nn.Linear(c.dim, 2)
         self._start()
@@ -109,7 +109,7 @@ class BERT(nn.Module):
         inside = self.positions if self.positions.inside else None
         attention = MultiHead(c.dim, c.heads, c.mechanism, positions=inside)
         feed = FeedForward(c.dim, c.hidden, activation=activation(c.activation))
-        norm = partial(nn.LayerNorm, eps=EPS)
+        norm = partial(nn.LayerNorm, eps=norms.EPS[c.norm])
         return EncoderBlock(attention, feed, residual=self.residual, dropout=c.dropout, norm=norm)
 
     def _start(self) -> None:

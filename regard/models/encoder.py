@@ -10,13 +10,14 @@ norm="post" it stands after each part and once after the embeddings, as in BERT,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from torch import Tensor, nn
 
 from regard import named, positions
 from regard.layers import EncoderBlock, FeedForward, MultiHead, Pool
 from regard.layers.activations import activation
-from regard.layers.norms import FIRST_NORMS, LAST_NORMS, RESIDUALS
+from regard.layers.norms import EPS, FIRST_NORMS, LAST_NORMS, RESIDUALS
 from regard.models.output import Classified
 from regard.places import Places
 from regard.positions.base import Positions
@@ -37,7 +38,7 @@ class Config:
 
     def build(self, vocab: int, classes: int) -> Encoder:
         positive("transformer", layers=self.layers)
-        residual = named.find("norm", self.norm, RESIDUALS)
+        residual, eps = named.find("norm", self.norm, RESIDUALS), EPS[self.norm]
         place = positions.build(self.positions, self.dim, self.heads)
         blocks = [
             EncoderBlock(
@@ -45,10 +46,11 @@ class Config:
                 FeedForward(self.dim, self.hidden, activation=activation(self.activation)),
                 residual=residual,
                 dropout=self.dropout,
+                norm=partial(nn.LayerNorm, eps=eps),
             )
             for _ in range(self.layers)
         ]
-        norms = FIRST_NORMS[self.norm](self.dim), LAST_NORMS[self.norm](self.dim)
+        norms = FIRST_NORMS[self.norm](self.dim, eps), LAST_NORMS[self.norm](self.dim, eps)
         return Encoder(vocab, classes, self.dim, place, blocks, self.dropout, norms)
 
 

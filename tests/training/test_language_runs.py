@@ -1,0 +1,328 @@
+"""Language models are learnt, resumed and started from: tiny runs through the same door as the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import regard
+from regard.errors import UserError
+from regard.runs import origin
+from regard.runs.resolve import resolve
+from regard.training import loop
+from regard.training.checkpoint import read_tensors
+
+PERIOD = "abcdefg. "
+QUIET = {"progress": False, "say": lambda line: None}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory) -> Path:
+    """A text that repeats itself: what is missing can be known exactly."""
+    file = tmp_path_factory.mktemp("text") / "corpus.txt"
+    file.write_text(PERIOD * 600)
+    return file
+
+
+SIZES = {
+    "gpt": {"dim": 32, "layers": 1, "heads": 2, "positions": "rotary"},
+    "bert": {"dim": 32, "layers": 1, "heads": 2, "hidden": 64, "positions": "rotary", "dropout": 0.0, "norm": "pre"},
+    "birnn": {"dim": 16, "hidden": 24, "dropout": 0.0},
+    "cnn": {"dim": 24, "layers": 4},
+}
+
+
+def train(text: Path, out: Path, objective: str, model: str, *, steps: int = 60, block: int = 24, **more):
+    settings = {
+        "model": {"name": model, **SIZES[model], **more.pop("sizes", {})},
+        "data": {"block": block, "batch_tokens": 16 * block, **more.pop("data", {})},
+        "tokenizer": {"kind": more.pop("tokenizer", "chars")},
+        "train": {"lr": 0.01, "steps": steps, "evaluate_every": steps, "weight_decay": 0.0, **more.pop("train", {})},
+        "corruption": more.pop("corruption", {}),
+    }
+    return regard.train("language", text, objective=objective, out=out, settings=settings, **QUIET, **more)
+
+
+@pytest.mark.parametrize(
+    ("objective", "model", "steps", "corruption"),
+    [
+        ("causal", "gpt", 80, {}),
+        ("causal", "cnn", 60, {}),
+        ("masked", "bert", 250, {}),
+        ("blank", "birnn", 80, {}),
+        ("span", "gpt", 400, {}),
+        ("span", "cnn", 150, {"loss": "all"}),
+    ],
+)
+def test_every_objective_is_learnt(text, tmp_path, objective, model, steps, corruption):
+    places = {"positions": "learned:length=64"} if (objective, model) == ("span", "gpt") else {}
+    run = train(text, tmp_path / "run", objective, model, steps=steps, corruption=corruption, sizes=places)
+    if (objective, model) == ("span", "cnn"):  # it knows no places, and learns late where a span begins and ends
+        assert run.metrics["accuracy"] > 0.6
+        return
+    assert run.metrics["loss"] < 0.25
+    if objective == "causal":
+        assert run.metrics["bits_per_character"] == pytest.approx(run.metrics["loss"] / 0.6931, rel=0.01)
+        assert run.metrics["perplexity"] == pytest.approx(2.71828 ** run.metrics["loss"], rel=1e-4)
+    else:
+        assert run.metrics["accuracy"] > 0.93
+    again = regard.load(run.folder)
+    assert again.objective == objective
+    measured = again.evaluate(text, say=lambda line: None)
+    assert measured["loss"] < 0.25
+    assert measured["stride"] == 24
+
+
+def test_which_sentence_follows_is_learnt(tmp_path):
+    """Documents about cats and about dogs: a dog does not follow a cat."""
+    file, random = tmp_path / "corpus.txt", np.random.default_rng(0)
+    file.write_text("\n\n".join(("cat sat. ", "dog ran! ")[i] * 30 for i in random.integers(0, 2, 100)))
+    run = train(
+        file, tmp_path / "run", "masked", "bert", steps=250, block=19, corruption={"next_sentence": True},
+        data={"documents": "blank", "valid_fraction": 0.3}, sizes={"positions": "none"}, tokenizer="words",
+    )  # fmt: skip
+    assert run.metrics["next_accuracy"] > 0.62  # of the others half are about the same, and cannot be told
+    assert {"loss", "accuracy", "next_loss"} <= run.metrics.keys()
+    line = json.loads((run.folder / "metrics.jsonl").read_text().splitlines()[0])
+    assert set(line["terms"]) == {"words", "next"}
+    assert line["loss"] == pytest.approx(sum(line["terms"].values()), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("objective", "model", "more"),
+    [
+        ("causal", "gpt", {"train": {"average": 0.9, "optimizer": "muon"}}),
+        ("masked", "bert", {"corruption": {"whole_words": True, "next_sentence": True}, "sizes": {"dropout": 0.2}}),
+        ("blank", "birnn", {"sizes": {"dropout": 0.2}}),
+        ("span", "cnn", {}),
+    ],
+)
+def test_resumed_to_the_same_bytes(text, tmp_path, monkeypatch, objective, model, more):
+    def options() -> dict:
+        given = {key: dict(value) for key, value in more.items()}
+        given["train"] = {"evaluate_every": 3, "checkpoint_seconds": 0, **given.get("train", {})}
+        return given
+
+    train(text, tmp_path / "whole", objective, model, steps=8, **options())
+
+    class Stop(Exception):
+        pass
+
+    def stop_after(self, wishes, bar, after=loop.Loop._after):
+        after(self, wishes, bar)
+        if self.state.step == 4:
+            raise Stop
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Loop, "_after", stop_after)
+        with pytest.raises(Stop):
+            train(text, tmp_path / "cut", objective, model, steps=8, **options())
+    run = regard.train("language", out=tmp_path / "cut", resume=True, **QUIET)
+    whole = regard.load(tmp_path / "whole")
+    assert run.metrics == whole.metrics
+    assert (tmp_path / "cut/model.safetensors").read_bytes() == (tmp_path / "whole/model.safetensors").read_bytes()
+
+
+def test_changed_text_is_not_resumed_on(text, tmp_path):
+    shutil.copy(text, tmp_path / "mine.txt")
+    run = train(tmp_path / "mine.txt", tmp_path / "run", "causal", "gpt", steps=2)
+    config = json.loads((run.folder / "config.json").read_text())
+    del config["finished"]
+    (run.folder / "config.json").write_text(json.dumps(config))
+    (tmp_path / "mine.txt").write_text(PERIOD * 599)
+    with pytest.raises(UserError, match="train data changed"):
+        regard.train("language", out=tmp_path / "run", resume=True, **QUIET)
+
+
+def test_a_validation_file_and_several_texts(text, tmp_path):
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more/a.txt").write_text(PERIOD * 50)
+    (tmp_path / "valid.txt").write_text(PERIOD * 20)
+    run = train([text, tmp_path / "more"], tmp_path / "run", "causal", "gpt", steps=2, valid=tmp_path / "valid.txt")
+    data = run.config["data"]
+    assert data["train"]["tokens"] == len(PERIOD) * 650 + 2
+    assert data["train"]["documents"] == 2
+    assert data["valid"]["tokens"] == len(PERIOD) * 20 + 1
+    card = (run.folder / "README.md").read_text()
+    assert "181 tokens" in card
+    assert "regard generate" in card
+
+
+def test_words_between_spaces_are_kept(tmp_path):
+    (tmp_path / "w.txt").write_text(" = The <unk> = \n \n the cat , <unk> sat . \n" * 80)
+    settings = {"tokenizer": {"kind": "spaces"}, "data": {"block": 16}, "model": SIZES["gpt"]}
+    run = regard.train("language", tmp_path / "w.txt", steps=2, out=tmp_path / "run", settings=settings, **QUIET)
+    assert run.metrics["word_perplexity"] == pytest.approx(run.metrics["perplexity"])
+    assert "bits_per_byte" not in run.metrics
+    assert run.config["vocab"] == 6 + len(["=", "The", "the", "cat", ",", "sat", "."])
+    assert run.config["data"]["train"]["tokens"] + run.config["data"]["valid"]["tokens"] == 80 * (5 + 1 + 7)
+
+
+# From another run ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def reviews(tmp_path_factory) -> Path:
+    file = tmp_path_factory.mktemp("reviews") / "reviews.txt"
+    file.write_text("".join(f"{w} a {w} bcd efg.\n" for w in ("ab", "cd") for _ in range(20)))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        ("bert", {"norm": "post"}),
+        ("bert", {"norm": "pre", "positions": "learned:length=64", "activation": "relu"}),
+        ("gpt", {"bias": True, "positions": "learned:length=64"}),
+        ("gpt", {"bias": False, "activation": "gelu-tanh"}),
+    ],
+)
+def test_the_transformer_begins_as_the_language_model_ended(text, reviews, tmp_path, model, options):
+    """What its layers say of a text is what the model said of it."""
+    objective = {"bert": "masked", "gpt": "causal"}[model]
+    run = train(text, tmp_path / "before", objective, model, steps=3, sizes=options)
+    tree = origin.adopt("classify", {"origin": str(run.folder), "data": {"train": str(reviews)}})
+    settings = resolve("classify", tree)
+    torch.manual_seed(0)
+    net = settings.model.build(run.config["vocab"], 2).eval()
+    account = origin.transfer(net, settings)
+    assert settings.model_name == "transformer"
+    assert all(name.split(".")[0] in ("pool", "head", "layers", "norm") for name in account.new)
+    assert {"head.weight", "head.bias"} <= set(account.new)
+    if model == "bert":
+        assert "word.weight" in account.skipped
+    seen = {}
+    net.pool.register_forward_hook(lambda module, inputs, out: seen.update(states=inputs[0]))
+    if model == "gpt":  # which reads one way
+        for layer in net.layers:
+            whole = layer.forward
+            layer.forward = lambda x, mask, whole=whole: whole(x, causal=True)
+    ids = torch.randint(6, run.config["vocab"], (2, 9))
+    with torch.no_grad():
+        net(ids, torch.ones_like(ids).bool())
+        torch.testing.assert_close(seen["states"], run.model.states(ids), rtol=1e-4, atol=1e-4)
+
+
+def test_a_classifier_starts_from_a_language_model(text, reviews, tmp_path):
+    said = []
+    run = train(text, tmp_path / "before", "masked", "bert", steps=3, sizes={"positions": "learned:length=30"})
+    given = {"steps": 2, "out": tmp_path / "after", "progress": False, "say": said.append}
+    made = regard.train("classify", reviews, origin=run.folder, **given)
+    assert made.settings.model.dim == 32
+    assert made.settings.data.max_tokens == 30
+    assert made.tokenizer.core.to_str() == run.tokenizer.core.to_str()
+    told = "\n".join(said)
+    assert "tensors loaded" in told
+    assert "not used: " in told
+    assert "new: pool" in told
+    assert made.config["origin"]["loaded"]
+    assert regard.load(tmp_path / "after").predict("ab a ab").label in ("ab", "cd")
+
+
+def test_a_stretch_of_the_way_before_the_first_checkpoint_starts_from_the_run_again(text, tmp_path, monkeypatch):
+    run = train(text, tmp_path / "before", "causal", "gpt", steps=3)
+    given = {"origin": run.folder, "steps": 2, "settings": {"data": {"block": 24}}, **QUIET}
+    whole = regard.train("language", text, out=tmp_path / "whole", **given)
+
+    def fail(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("regard.runs.start.fit", fail)
+        with pytest.raises(KeyboardInterrupt):
+            regard.train("language", text, out=tmp_path / "cut", **given)
+    again = regard.train("language", out=tmp_path / "cut", resume=True, **QUIET)
+    assert again.metrics == whole.metrics
+
+
+def test_going_on_with_the_same_model_starts_where_it_was(text, tmp_path):
+    run = train(text, tmp_path / "before", "span", "gpt", steps=3, corruption={"loss": "all"})
+    settings = resolve("language", origin.adopt("language", {"origin": str(run.folder)}))
+    assert (settings.objective, settings.corruption.loss) == ("span", "all")
+    net = settings.model.build(run.config["vocab"])
+    account = origin.transfer(net, settings)
+    assert not account.new
+    assert not account.skipped
+    kept = read_tensors(run.folder / "model.safetensors")
+    assert all(torch.equal(net.state_dict()[name], tensor) for name, tensor in kept.items())
+    wider = dataclasses.replace(settings, model=dataclasses.replace(settings.model, hidden=99))
+    account = origin.transfer(wider.model.build(run.config["vocab"]), wider)
+    assert "layers.0.feed.up.weight" in account.new
+    assert "layers.0.feed.up.weight" in account.skipped
+
+
+def test_what_cannot_be_started_from(text, reviews, tmp_path):
+    cnn = train(text, tmp_path / "cnn", "causal", "cnn", steps=2)
+    bert = train(text, tmp_path / "bert", "masked", "bert", steps=2)
+    bag = regard.train("classify", reviews, model="tfidf", out=tmp_path / "bag", **QUIET)
+    han = regard.train("classify", reviews, model="han", steps=2, out=tmp_path / "han", **QUIET)
+    for task, tree, says in (
+        ("classify", {"origin": str(cnn.folder)}, "not 'classify'"),
+        ("classify", {"origin": str(bert.folder), "model": {"name": "han"}}, "cannot start a han"),
+        ("classify", {"origin": str(bag.folder)}, "fitted at once"),
+        ("language", {"origin": str(han.folder)}, "it can start a han of 'classify'"),
+        ("language", {"origin": str(bert.folder), "tokenizer": {"kind": "bpe"}}, "tokenizer is that of"),
+        ("language", {"origin": str(tmp_path / "none")}, "no such run folder"),
+    ):
+        with pytest.raises(UserError, match=says):
+            origin.adopt(task, tree)
+    with pytest.raises(UserError, match="which is for gpt and cnn"):
+        resolve("language", origin.adopt("language", {"origin": str(bert.folder), "objective": "causal"}))
+
+
+# What cannot be meant -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tree", "says"),
+    [
+        ({"objective": "casual"}, "'causal'"),
+        ({"objective": "masked", "model": "gpt"}, "gpt learns causal and span"),
+        ({"objective": "blank", "model": "bert"}, "which is for birnn"),
+        ({"objective": "causal", "corruption": {"rate": 0.2}}, r"corruption\.rate"),
+        ({"objective": "masked", "corruption": {"rate": 2}}, "between 0 and 1"),
+        ({"objective": "span", "corruption": {"loss": "some"}}, "'span' or 'all'"),
+        ({"data": {"block": 1}}, "2 or more"),
+        ({"data": {"stride": 300}}, r"data\.stride"),
+        ({"data": {"block": 2048}}, "learned:length=2048"),
+        ({"data": {"documents": "page"}}, "blank"),
+        ({"model": {"vocab": 77}}, "--vocab"),
+        ({"data": {"valid_fraction": 1.0}}, "valid_fraction"),
+        ({"corruption": 5}, "mapping"),
+    ],
+)
+def test_settings_that_cannot_be_meant(tree, says):
+    with pytest.raises(UserError, match=says):
+        resolve("language", tree)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"), [("", "no text"), ("abc", "window of data.block=24"), ("\n\n\n", "training part has")]
+)
+def test_a_text_with_nothing_to_learn_from(tmp_path, content, says):
+    (tmp_path / "t.txt").write_text(content)
+    with pytest.raises(UserError, match=says):
+        train(tmp_path / "t.txt", tmp_path / "run", "causal", "gpt", steps=2)
+    (tmp_path / "t.txt").write_text(PERIOD * 50)
+    assert train(tmp_path / "t.txt", tmp_path / "run", "causal", "gpt", steps=2).metrics  # the folder is free
+
+
+def test_text_in_python_is_told_to_be_a_file(tmp_path):
+    from regard.data.read import Table
+
+    with pytest.raises(UserError, match="files or folders"):
+        regard.train("language", Table(["a"], None, [], "x", 1), steps=1, out=tmp_path / "run", **QUIET)
