@@ -27,6 +27,7 @@ from regard.errors import UserError
 
 NAME = "corpus.json"
 HELD = 256 << 20  # bytes of mapped pages that reading may gather before it lets them go
+_ORIGIN = np.zeros(3, np.int64)
 _TOUCHED = 2 << 20  # bytes that the system may map around a window: a huge page
 
 
@@ -41,10 +42,11 @@ class Stream:
         fingerprint: str,
         shards: Sequence[Shard] = (),
     ) -> None:
-        self.ids, self._documents, self.fingerprint, self._shards = list(ids), documents, fingerprint, shards
+        self.ids, self._documents, self._marks, self._shards = list(ids), documents, marks, shards
+        self.fingerprint = fingerprint
         self.ends = np.cumsum([len(part) for part in ids], dtype=np.int64)
         self.tokens = int(self.ends[-1]) if len(self.ends) else 0
-        self.marks = _joined(marks)
+        self._totals = np.cumsum([_ORIGIN, *(part[-1] for part in marks)], axis=0)  # before each shard
         self._touched = 0
 
     def documents(self) -> np.ndarray:
@@ -53,17 +55,29 @@ class Stream:
         starts = [start + part for start, part in zip(before, self._documents, strict=True)]
         return np.concatenate(starts) if starts else np.empty(0, np.int64)
 
+    def lengths(self, token: int) -> np.ndarray:
+        """Characters and bytes of the text before a token: from the marks on both sides of it."""
+        shard = int(np.searchsorted(self.ends, token))  # the first that ends there or later
+        if shard == len(self.ids):
+            return self._totals[-1][1:]
+        marks, rest = self._marks[shard], token - self._totals[shard][0]
+        at = int(np.searchsorted(marks[:, 0], rest))
+        low, high = marks[at - 1] if at else _ORIGIN, marks[at]
+        part = (rest - low[0]) / max(high[0] - low[0], 1)
+        return (self._totals[shard] + low + part * (high - low))[1:]
+
     def read(self, starts: np.ndarray, length: int) -> np.ndarray:
+        """Windows of the stream, from whichever shards hold them."""
         out = np.empty((len(starts), length), np.int64)
         if not out.size:
             return out
         first = np.searchsorted(self.ends, starts, side="right")
         last = np.searchsorted(self.ends, starts + length - 1, side="right")
         places = np.arange(length)
-        for shard in np.unique(first):
-            rows = np.flatnonzero((first == shard) & (last == shard))
-            ids = self.ids[shard]
-            out[rows] = ids[(starts[rows] - (self.ends[shard] - len(ids)))[:, None] + places]
+        for number in np.unique(first):
+            rows = np.flatnonzero((first == number) & (last == number))
+            ids = self.ids[number]
+            out[rows] = ids[(starts[rows] - (self.ends[number] - len(ids)))[:, None] + places]
         for row in np.flatnonzero(first != last):
             out[row] = self._across(int(starts[row]), length, int(first[row]), int(last[row]))
         self._touched += len(starts) * (_TOUCHED + length * 4)
@@ -169,9 +183,8 @@ class Corpus:
         Exact for the whole corpus and where each token is a character; elsewhere the two ends are interpolated between
         marks, which stand about 8 KB of text apart.
         """
-        marks = self._stream.marks
-        ends = np.array([start, stop]) + self.start
-        characters, size = (round(float(np.diff(np.interp(ends, marks[:, 0], marks[:, i]))[0])) for i in (1, 2))
+        low, high = (self._stream.lengths(self.start + token) for token in (start, stop))
+        characters, size = np.rint(high - low).astype(int).tolist()
         return characters, size
 
     def part(self, start: int, stop: int) -> Corpus:
@@ -198,7 +211,7 @@ def build(
     """Tokenise files and folders of text into `folder`, or open what is there if it is of the same text and tokenizer.
 
     A document is a file, what stands between blank lines (`blank`), or a line (`line`). A build that was stopped goes
-    on where its last whole shard ends.
+    on where its last whole shard ends. All cores tokenise; `workers` blocks of text are in hand at once.
     """
     encoder = Encoder(tokenizer, documents)
     files, notes = pieces.find(paths)
@@ -217,20 +230,13 @@ def build(
             with bar(key.size, progress, say) as shown:
                 names = tokenise(files, encoder, folder, fingerprint, workers, shown)
             if not names:
-                raise UserError(f"there is no text in {', '.join(map(str, files[:3]))}: all files are empty")
+                raise UserError(f"there is no text in {', '.join(map(str, files[:3]))}: nothing, or blank lines only")
             key.write(folder / NAME, names)
     return Corpus.open(folder)
 
 
-def _joined(marks: Sequence[np.ndarray]) -> np.ndarray:
-    """Counts from the start of the stream, of counts from the starts of its stretches."""
-    done = [np.zeros((1, 3), np.int64)]
-    for part in marks:
-        done.append(part + done[-1][-1])
-    return np.concatenate(done)
-
-
 def _stream(done: Sequence[Encoded]) -> Stream:
+    done = [part for part in done if len(part.marks)]
     if not done:
         return Stream([], [], [], "memory")
     all_ = joined(done)

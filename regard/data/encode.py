@@ -60,7 +60,7 @@ class Encoder:
                 starts.append(tokens)
             if bytes_ - marks[-1][2] >= PIECE:
                 marks.append((tokens, characters, bytes_))
-        if marks[-1][0] != tokens:
+        if marks[-1] != (tokens, characters, bytes_):
             marks.append((tokens, characters, bytes_))
         starts = [start for start in starts if start < tokens and (start or block.starts)]
         flat = np.concatenate([*ids, np.empty(0, self._kind)])

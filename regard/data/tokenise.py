@@ -53,8 +53,10 @@ def tokenise(
     with contextlib.closing(in_order(_blocks(files, encoder.documents, place), encoder, workers)) as all_done:
         try:
             for i, block, done in all_done:
-                pending.append((done, (i, block.offset + len(block.data), block.ends)))
                 shown(sizes[i] + block.read)
+                if not len(done.marks):
+                    continue  # blank lines only
+                pending.append((done, (i, block.offset + len(block.data), block.ends)))
                 if sum(len(done.ids) for done, _ in pending) >= SHARD:
                     flush()
         except KeyboardInterrupt:

@@ -400,7 +400,9 @@ def test_bad_files_say_what_is_wrong(tmp_path):
     (tmp_path / "none").mkdir()
     fails(tmp_path / "none", "holds no text files")
     (tmp_path / "empty.txt").write_text("")
-    fails(tmp_path / "empty.txt", "all files are empty")
+    fails(tmp_path / "empty.txt", "there is no text in .*empty.txt")
+    (tmp_path / "blank.txt").write_text(" \n\n")
+    fails(tmp_path / "blank.txt", "there is no text in", documents="line")
     fails(good / "x.txt", "no such file|cannot read")
     with pytest.raises(UserError, match="no text files were given"):
         build([], trained("bpe"), tmp_path / "out")
@@ -500,6 +502,7 @@ def test_a_corpus_of_ids():
     assert corpus.characters == 0
     assert corpus.fingerprint != Corpus.of_ids([[7, 8], [], [70_001]]).fingerprint
     assert len(Corpus.of_ids([])) == Corpus.of_ids([]).tokens == Corpus.of([], trained("bpe")).tokens == 0
+    assert Corpus.of(["\n \n"], trained("bpe"), documents="blank").characters == 0
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="wants Linux")
