@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TRAIN = "train classify {file} --steps 2 --quiet"
+LANGUAGE = "train language --steps 2 --quiet"
 
 
 class NotPreparedError(Exception):
@@ -191,4 +192,34 @@ CASES = [
         put("s.yaml", b"seed: \xff\n"),
     ),
     Bad("an empty text", "predict run ''", "empty"),
+    Bad("an empty corpus", f"{LANGUAGE} empty.txt", "no text", put("empty.txt", "")),
+    Bad(
+        "a corpus shorter than one window", f"{LANGUAGE} short.txt", "data.block=256", put("short.txt", "A few words.")
+    ),
+    Bad("no such corpus", f"{LANGUAGE} corpsu.txt", "'corpus.txt'", put("corpus.txt", "A few words.")),
+    Bad(
+        "a model that cannot learn the objective",
+        f"{LANGUAGE} corpus.txt --objective masked --model gpt",
+        "gpt learns causal and span",
+        put("corpus.txt", "A few words."),
+    ),
+    Bad(
+        "an option of another objective",
+        f"{LANGUAGE} corpus.txt --whole-words",
+        "corruption.whole_words",
+        put("corpus.txt", "A few words."),
+    ),
+    Bad(
+        "a run of another task to start from",
+        f"{LANGUAGE} corpus.txt --from run",
+        "it can start a han of 'classify'",
+        put("corpus.txt", "A few words."),
+    ),
+    Bad(
+        "a window longer than the positions",
+        f"{LANGUAGE} corpus.txt --block 5000",
+        "learned:length=5000",
+        put("corpus.txt", "A few words."),
+    ),
+    Bad("a corpus that is not UTF-8", f"{LANGUAGE} latin.txt", "UTF-8", put("latin.txt", b"caf\xe9 " * 900)),
 ]

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -326,3 +330,25 @@ def test_text_in_python_is_told_to_be_a_file(tmp_path):
 
     with pytest.raises(UserError, match="files or folders"):
         regard.train("language", Table(["a"], None, [], "x", 1), steps=1, out=tmp_path / "run", **QUIET)
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_losses_of_one(text, tmp_path):
+    """Also with words hidden by chance, and parts of the model that the objective leaves alone."""
+    command = (
+        f"train language {text} --objective masked --tokenizer chars --block 24 --steps 4 --batch-tokens 240 --quiet "
+        "--set model.dim=32 --set model.layers=1 --set model.dropout=0"
+    )
+    clean = {k: v for k, v in os.environ.items() if k not in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "NODE_RANK")}
+    environment = {**clean, "PYTHONPATH": str(Path(regard.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    losses = []
+    for more in ("--out one", "--out two --devices 2 --strategy ddp"):
+        done = subprocess.run(
+            [sys.executable, "-m", "regard.cli", *shlex.split(command), *shlex.split(more)],
+            env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=250, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        lines = map(json.loads, (tmp_path / more.split()[1] / "metrics.jsonl").read_text().splitlines())
+        losses.append([line["loss"] for line in lines if "loss" in line])
+    assert len(losses[0]) == 4
+    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
