@@ -8,11 +8,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import write_reviews
+from conftest import write_corpus, write_reviews
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.S)
+CHAINS = [block.split("\n") for block in re.findall(r"(?:^    regard .*\n)+", README, re.M) if "language" in block]
+"""Blocks whose commands build on one another."""
 COMMANDS = [line.split(" #")[0].strip() for line in re.findall(r"^    (regard .*)$", README, re.M)]
+LINKED = {line.split(" #")[0].strip() for chain in CHAINS for line in chain}
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
@@ -25,13 +28,22 @@ def test_python_blocks_run(number, monkeypatch, tmp_path):
     assert names
 
 
-@pytest.mark.parametrize("line", [c for c in COMMANDS if "import" not in c and "export" not in c])
+@pytest.mark.parametrize("line", [c for c in COMMANDS if "import" not in c and "export" not in c and c not in LINKED])
 def test_commands_run(line, cli, trained, tmp_path):
     write_reviews(tmp_path / "test.csv", 20)
     if "train" not in line:
         shutil.copytree(trained, tmp_path / "runs" / "han")
     code, _, err = cli(*shlex.split(line.replace("--budget 2min", "--steps 2"))[1:])
     assert code == 0, err
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_commands_run_one_after_the_other(chain, cli, tmp_path):
+    write_corpus(tmp_path / "corpus.txt")
+    for line in filter(None, chain):
+        short = re.sub(r"--(budget|steps|epochs) \S+", "--steps 2", line.split(" #")[0])
+        code, _, err = cli(*shlex.split(short)[1:])
+        assert code == 0, (line, err)
 
 
 def test_links_lead_somewhere():
