@@ -22,6 +22,7 @@ from regard.runs.writing import Heard, Said, generate
 from regard.tasks.language import OBJECTIVES
 from regard.tasks.objectives.base import Objective
 
+MOST_LOGITS = 1 << 25  # of one batch in an evaluation
 VERBS = {
     "causal": ("evaluate", "generate"),
     "masked": ("evaluate", "fill"),
@@ -118,21 +119,26 @@ class LanguageModel(Run):
     ) -> dict[str, Any]:
         """Nats a token, perplexity and bits on files or folders of text, as on the validation part: by a window that
         moves `stride` tokens at a time. A smaller stride gives each token more to look at, and takes longer."""
-        assert isinstance(self.model, nn.Module)
-        assert self.tokenizer is not None
+        with tempfile.TemporaryDirectory() as place:
+            cut = self.settings.data.documents
+            text = corpus.build(data, self.words, place, documents=cut, say=say, progress=False)
+            return self._measured(text, stride)
+
+    def perplexity(self, text: str | Sequence[str], *, stride: int | None = None) -> float:
+        """Of texts as they are given; where words are missing, of these."""
+        given = corpus.Corpus.of(text, self.words, documents=self.settings.data.documents)
+        return self._measured(given, stride)["perplexity"]
+
+    def _measured(self, text: corpus.Corpus, stride: int | None) -> dict[str, Any]:
         block = self.settings.data.block
         if stride is not None and not 1 <= stride <= block:
             raise UserError(f"the stride lies between 1 and the block of training, {block}, and was given {stride}")
-        with tempfile.TemporaryDirectory() as place:
-            text = corpus.build(
-                data, self.tokenizer, place, documents=self.settings.data.documents, say=say, progress=False
-            )
-            made = objective(self.settings, Vocabulary(self.tokenizer), stride)
-            if text.tokens < made.length and self.objective in ("masked", "span"):
-                raise UserError(f"the text has {text.tokens:,} tokens, and a window takes {made.length:,}")
-            stated = stride or self.settings.data.stride or block
-            shape = {"tokens": text.tokens, "block": block, "stride": stated}
-            return {**shape, **made.evaluate(self.model, text)}
+        made = objective(self.settings, Vocabulary(self.words), stride)
+        least = made.length if self.objective in ("masked", "span") else 1  # a sliding window can be shorter
+        if text.tokens < least:
+            raise UserError(f"the text has {text.tokens:,} tokens, and a window takes {least:,}; give more of it")
+        shape = {"tokens": text.tokens, "block": block, "stride": stride or self.settings.data.stride or block}
+        return {**shape, **made.evaluate(self.net, text)}
 
 
 def objective(settings: Any, vocabulary: Vocabulary, stride: int | None = None) -> Objective:
@@ -143,6 +149,6 @@ def objective(settings: Any, vocabulary: Vocabulary, stride: int | None = None) 
         vocabulary,
         block=data.block,
         stride=stride or data.stride or data.block,
-        rows=max(1, 2 * data.batch_tokens // data.block),
+        rows=max(1, min(2 * data.batch_tokens, MOST_LOGITS // vocabulary.size) // data.block),
         seed=settings.seed,
     )

@@ -89,6 +89,9 @@ def test_every_objective_is_learnt(text, tmp_path, objective, model, steps, corr
     measured = again.evaluate(text, say=lambda line: None)
     assert measured["loss"] < 0.25
     assert measured["stride"] == 24
+    assert again.perplexity(PERIOD * 30) < 1.5
+    with pytest.raises(UserError, match="stride"):
+        again.evaluate(text, stride=99, say=lambda line: None)
 
 
 def test_which_sentence_follows_is_learnt(tmp_path):
@@ -172,6 +175,8 @@ def test_words_between_spaces_are_kept(tmp_path):
     run = regard.train("language", tmp_path / "w.txt", steps=2, out=tmp_path / "run", settings=settings, **QUIET)
     assert run.metrics["word_perplexity"] == pytest.approx(run.metrics["perplexity"])
     assert "bits_per_byte" not in run.metrics
+    with pytest.raises(UserError, match="0 tokens"):
+        run.perplexity("")
     assert run.config["vocab"] == 6 + len(["=", "The", "the", "cat", ",", "sat", "."])
     assert run.config["data"]["train"]["tokens"] + run.config["data"]["valid"]["tokens"] == 80 * (5 + 1 + 7)
 

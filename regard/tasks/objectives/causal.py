@@ -32,6 +32,7 @@ class Config:
 class Causal:
     def __init__(self, config: Config, vocabulary: Vocabulary, *, block: int, stride: int, rows: int, seed: int):
         self.vocabulary, self.block, self.stride, self.rows = vocabulary, block, stride, rows
+        self._lengths: dict[int, tuple[int, int, int]] = {}
         self.length, self.step = block + 1, block  # a window's last token, only wanted, is the next one's first
 
     def batch(self, corpus: Corpus, starts: np.ndarray, items: np.ndarray, epoch: int) -> WordBatch:
@@ -48,7 +49,17 @@ class Causal:
         parts = sliding.batches(corpus, self.block, self.stride, lead, self.rows)
         shifted = ((before(corpus, starts, ids), ids, scored) for starts, ids, scored in parts)
         found = sliding.score(at_places(model), sliding.device_of(model), shifted)
-        return {"loss": found.loss, "perplexity": found.perplexity, **by_text(found.nats, self.vocabulary, corpus)}
+        return {
+            "loss": found.loss,
+            "perplexity": found.perplexity,
+            **by_text(found.nats, self.vocabulary.kind, *self._text(corpus)),
+        }
+
+    def _text(self, corpus: Corpus) -> tuple[int, int, int]:
+        """How long the text is, found out once."""
+        if id(corpus) not in self._lengths:
+            self._lengths[id(corpus)] = self.vocabulary.text(corpus)
+        return self._lengths[id(corpus)]
 
     @staticmethod
     def idle(config: Config, model: nn.Module) -> list[nn.Parameter]:
@@ -69,13 +80,12 @@ def at_places(model: nn.Module) -> Any:
     return lambda ids, places: model(ids, places=places)
 
 
-def by_text(nats: float, vocabulary: Vocabulary, corpus: Corpus) -> dict[str, float]:
+def by_text(nats: float, kind: str, characters: int, size: int, words: int) -> dict[str, float]:
     """Bits per character and per byte, where tokens spell out the text; perplexity per word, also from parts of words:
     exp(nats / words), words being what stands between spaces, and line ends."""
-    characters, size, words = vocabulary.text(corpus)
     found = {}
-    if vocabulary.kind in ("bpe", "chars") and characters:
+    if kind in ("bpe", "chars") and characters:
         found |= {"bits_per_character": nats / np.log(2) / characters, "bits_per_byte": nats / np.log(2) / size}
-    if vocabulary.kind != "words" and words:
+    if kind != "words" and words:
         found["word_perplexity"] = float(np.exp(min(nats / words, 700.0)))
     return {name: float(value) for name, value in found.items()}
