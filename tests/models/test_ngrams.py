@@ -119,7 +119,8 @@ def test_impossible_settings_are_refused():
 
 
 @pytest.mark.parametrize(
-    "config", [ngram_attention.Config(embed=7, attention=5, table=40), han.Config(embed=5, hidden=4, ngrams=3, table=40)]
+    "config",
+    [ngram_attention.Config(embed=7, attention=5, table=40), han.Config(embed=5, hidden=4, ngrams=3, table=40)],
 )
 def test_models_with_ngrams_keep_the_contract(config: ngram_attention.Config | han.Config):
     torch.manual_seed(0)
