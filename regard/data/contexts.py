@@ -4,8 +4,11 @@
 
 One sentence names a thing, another lists many things with their colours; the label is the colour of the thing named.
 Every colour stands equally often in a list, so words alone say nothing about the label, and neither does any one
-sentence. A model that turns each sentence into a vector of its own before it compares them has to keep the whole list;
-one that reads the list knowing what was asked needs a single word of it.
+sentence. A model that turns each sentence into a vector of its own before it compares them has to keep the whole list
+(twelve things in four colours: 24 bits); one that reads the list knowing what was asked needs a single word of it.
+
+A model can learn nothing from such texts until it can do all at once. Where colours are drawn freely (`even=False`) and
+lists begin with one thing, words alone say a little: such texts are to learn from, the even ones to measure on.
 """
 
 from __future__ import annotations
@@ -57,17 +60,19 @@ def generate(
     n: int,
     seed: int,
     *,
-    things: int = 40,
-    listed: tuple[int, int] = (2, 12),
-    colours: int = 2,
+    things: int = 12,
+    listed: tuple[int, int] = (12, 12),
+    colours: int = 4,
+    even: bool = True,
     naming: str = "before",
     fillers: tuple[int, int] = (0, 0),
 ) -> list[Context]:
-    """`n` texts; the same arguments give the same texts.
+    """`n` texts, each label equally often; the same arguments give the same texts.
 
-    A list has between `listed[0]` and `listed[1]` of the first `things` things, a multiple of `colours`, so that each
-    colour stands there equally often. `naming`: whether the thing is named before the list, after it, or either;
-    `fillers`: how many sentences without meaning stand anywhere.
+    A list has between `listed[0]` and `listed[1]` of the first `things` things; where it is `even`, a multiple of
+    `colours`, so that each colour stands there equally often, and else the other colours are drawn freely. `naming`:
+    whether the thing is named before the list, after it, or either; `fillers`: how many sentences without meaning stand
+    anywhere.
     """
     if naming not in ORDERS:
         raise UserError(f"unknown order {naming!r}; {nearest(naming, ORDERS)}")
@@ -76,7 +81,7 @@ def generate(
             f"cannot list {listed} of {things} things in {colours} colours: wanted 2 to {len(COLOURS)} colours, at "
             f"least one thing for each, and at most {len(THINGS)} things to choose from"
         )
-    sizes = [size for size in range(max(1, listed[0]), listed[1] + 1) if size % colours == 0]
+    sizes = [size for size in range(max(1, listed[0]), listed[1] + 1) if not even or size % colours == 0]
     if not sizes:
         raise UserError(f"a list of {listed} things holds no multiple of {colours}, the number of colours")
     if n < 0 or not 0 <= fillers[0] <= fillers[1] <= len(_FILLERS):
@@ -84,7 +89,9 @@ def generate(
     random = Random(f"contexts {seed}")
     labels = [COLOURS[i % colours] for i in range(n)]
     random.shuffle(labels)
-    return [_context(random, label, THINGS[:things], sizes, COLOURS[:colours], naming, fillers) for label in labels]
+    return [
+        _context(random, label, THINGS[:things], sizes, COLOURS[:colours], even, naming, fillers) for label in labels
+    ]
 
 
 def _context(
@@ -93,17 +100,20 @@ def _context(
     things: list[str],
     sizes: list[int],
     colours: list[str],
+    even: bool,
     naming: str,
     fillers: tuple[int, int],
 ) -> Context:
-    paint = colours * (random.choice(sizes) // len(colours))
+    size = random.choice(sizes)
+    paint = colours * (size // len(colours)) if even else [label, *random.choices(colours, k=size - 1)]
     random.shuffle(paint)
     pairs = list(zip(paint, random.sample(things, len(paint)), strict=True))
     _, named = random.choice([pair for pair in pairs if pair[0] == label])
     items = [f"a {colour} {thing}" for colour, thing in pairs]
+    named_all = ", ".join(items[:-1]) + " and " * (len(items) > 1) + items[-1]
     wanted = f"{label} {named}"
     question = random.choice(_NAMING).format(thing=named)
-    listing = random.choice(_LISTING).format(list=f"{', '.join(items[:-1])} and {items[-1]}")
+    listing = random.choice(_LISTING).format(list=named_all)
     order = random.choice(ORDERS[:2]) if naming == "either" else naming
     parts = [question, listing] if order == "before" else [listing, question]
     for filler in random.sample(_FILLERS, random.randint(*fillers)):

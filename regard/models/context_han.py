@@ -35,16 +35,18 @@ class Config:
     hidden: int = 50
     attention: int = 100
     dropout: float = 0.3
+    spread: float = 0.1  # of the embeddings at the start
 
     def build(self, vocab: int, classes: int) -> ContextHAN:
-        return ContextHAN(vocab, classes, self.embed, self.hidden, self.attention, self.dropout)
+        return ContextHAN(vocab, classes, self)
 
 
 class ContextHAN(nn.Module):
-    def __init__(self, vocab: int, classes: int, embed: int, hidden: int, attention: int, dropout: float):
+    def __init__(self, vocab: int, classes: int, config: Config):
         super().__init__()
+        embed, hidden, attention, dropout = config.embed, config.hidden, config.attention, config.dropout
         self.embedding = nn.Embedding(vocab, embed, padding_idx=0)
-        nn.init.normal_(self.embedding.weight, std=0.1)
+        nn.init.normal_(self.embedding.weight, std=config.spread)
         self.read_words = TwoWay(embed, hidden)
         self.onward, self.back = ContextPool(2 * hidden, attention), ContextPool(2 * hidden, attention)
         self.read_sentences, self.sentences = TwoWay(4 * hidden, hidden), Pool(2 * hidden, attention)

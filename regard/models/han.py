@@ -38,13 +38,15 @@ class Config:
     table: int = 200_000
     folds: int = 10
     ngram_dropout: float = 0.3
+    spread: float = 0.1  # of the embeddings at the start
 
     def build(self, vocab: int, classes: int) -> HAN:
         known = None
         if self.ngrams:
             cut = {"most": self.ngrams, "folds": self.folds, "dropout": self.ngram_dropout}
             known = NGrams(vocab, classes, table=self.table, **cut)
-        return HAN(vocab, classes, self.embed, self.hidden, self.attention, self.dropout, self.word_dropout, known)
+        widths = self.embed, self.hidden, self.attention
+        return HAN(vocab, classes, *widths, self.dropout, self.word_dropout, known, self.spread)
 
 
 class HAN(nn.Module):
@@ -58,10 +60,11 @@ class HAN(nn.Module):
         dropout: float,
         word_dropout: float = 0.0,
         ngrams: NGrams | None = None,
+        spread: float = 0.1,
     ):
         super().__init__()
         self.embedding = nn.Embedding(vocab, embed, padding_idx=0)
-        nn.init.normal_(self.embedding.weight, std=0.1)
+        nn.init.normal_(self.embedding.weight, std=spread)
         self.ngrams = ngrams
         width = embed + (ngrams.most * classes if ngrams else 0)
         self.read_words, self.words = TwoWay(width, hidden), Pool(2 * hidden, attention)
