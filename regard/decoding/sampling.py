@@ -53,14 +53,14 @@ class Sampling:
         if self.greedy or numbers is None:
             return likeliest(logits)
         number = torch.from_numpy(numbers).to(logits)[:, None]
-        logits = logits / self.temperature
         vocab = logits.shape[-1]
         if self.top_k is not None:
-            logits, words = logits.topk(min(self.top_k, vocab))  # the likeliest first
-            return _draw(_within(logits.softmax(-1), self.top_p), number, words)
+            top, words = likeliest_few(logits, min(self.top_k, vocab))
+            return _draw(_within((top / self.temperature).softmax(-1), self.top_p), number, words)
+        logits = logits / self.temperature
         if self.top_p is None or self.top_p == 1.0:
             return _draw(logits.softmax(-1), number)
-        top, words = logits.topk(min(_FEW, vocab))
+        top, words = likeliest_few(logits, min(_FEW, vocab))
         chances = (top - logits.logsumexp(-1, keepdim=True)).exp()
         if vocab > _FEW and bool((chances.sum(-1) < self.top_p).any()):
             chances, words = logits.softmax(-1).sort(-1, descending=True)
@@ -71,8 +71,19 @@ GREEDY = Sampling(temperature=0.0)
 
 
 def likeliest(logits: Tensor) -> Tensor:
-    """argmax over the words; numpy's is several times as fast as torch's on a CPU."""
+    """argmax over the words; numpy's is many times as fast as torch's on a CPU."""
     return torch.from_numpy(logits.numpy().argmax(-1)) if logits.device.type == "cpu" else logits.argmax(-1)
+
+
+def likeliest_few(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """topk over the words, the likeliest first; on a CPU by numpy too."""
+    if logits.device.type != "cpu":
+        return logits.topk(k)
+    array = logits.numpy()
+    few = np.argpartition(array, array.shape[-1] - k, -1)[:, -k:]
+    order = np.argsort(-np.take_along_axis(array, few, -1), -1)
+    words = np.take_along_axis(few, order, -1)
+    return torch.from_numpy(np.take_along_axis(array, words, -1)), torch.from_numpy(words)
 
 
 def _within(chances: Tensor, p: float | None) -> Tensor:
