@@ -49,56 +49,67 @@ class Sampling:
         return np.random.default_rng([self.seed, sample, *prompt]).random(count, np.float32)
 
     def choose(self, logits: Tensor, numbers: np.ndarray | None) -> Tensor:
-        """The next word of each row: logits (b, vocab) and a number for each row to (b,)."""
+        """The next word of each row: logits (b, vocab) and a number for each row to (b,). By numpy where words are few,
+        which takes a fraction of torch's time for them."""
+        array = logits.float().cpu().numpy()
         if self.greedy or numbers is None:
-            return likeliest(logits)
-        number = torch.from_numpy(numbers).to(logits)[:, None]
-        vocab = logits.shape[-1]
-        if self.top_k is not None:
-            top, words = likeliest_few(logits, min(self.top_k, vocab))
-            return _draw(_within((top / self.temperature).softmax(-1), self.top_p), number, words)
-        logits = logits / self.temperature
-        if self.top_p is None or self.top_p == 1.0:
-            return _draw(logits.softmax(-1), number)
-        top, words = likeliest_few(logits, min(_FEW, vocab))
-        chances = (top - logits.logsumexp(-1, keepdim=True)).exp()
-        if vocab > _FEW and bool((chances.sum(-1) < self.top_p).any()):
-            chances, words = logits.softmax(-1).sort(-1, descending=True)
-        return _draw(_within(chances, self.top_p), number, words)
+            words = array.argmax(-1)
+        elif self.top_k is not None:
+            words = self._among_few(array, _likeliest(array, min(self.top_k, array.shape[-1])), numbers)
+        elif self.top_p is None or self.top_p == 1.0:
+            return _draw_any((logits / self.temperature).softmax(-1), torch.from_numpy(numbers).to(logits))
+        else:
+            words = self._top_p(array, numbers)
+        return torch.from_numpy(words).to(logits.device)
+
+    def _among_few(self, logits: np.ndarray, words: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """Of these words (b, k), the likeliest first."""
+        few = np.take_along_axis(logits, words, -1)
+        chances = np.exp((few - few[:, :1]) / self.temperature)
+        if self.top_p is not None:
+            chances = _within(chances, self.top_p * chances.sum(-1, keepdims=True))
+        return np.take_along_axis(words, _draw(chances, numbers)[:, None], -1)[:, 0]
+
+    def _top_p(self, logits: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """Without top k: a few words reach p as a rule, and only where they do not all are sorted, which is slow."""
+        assert self.top_p is not None
+        words = _likeliest(logits, min(_FEW, logits.shape[-1]))
+        few = np.take_along_axis(logits, words, -1)
+        most = few[:, :1]
+        wanted = self.top_p * np.exp((logits - most) / self.temperature).sum(-1, keepdims=True)
+        chances = np.exp((few - most) / self.temperature)
+        if (chances.sum(-1, keepdims=True) < wanted).any():
+            words = np.argsort(-logits, -1)
+            chances = np.exp((np.take_along_axis(logits, words, -1) - most) / self.temperature)
+        return np.take_along_axis(words, _draw(_within(chances, wanted), numbers)[:, None], -1)[:, 0]
 
 
 GREEDY = Sampling(temperature=0.0)
 
 
-def likeliest(logits: Tensor) -> Tensor:
-    """argmax over the words; numpy's is many times as fast as torch's on a CPU."""
-    return torch.from_numpy(logits.numpy().argmax(-1)) if logits.device.type == "cpu" else logits.argmax(-1)
+def _likeliest(logits: np.ndarray, k: int) -> np.ndarray:
+    """The k likeliest words of each row, the likeliest first."""
+    few = np.argpartition(logits, logits.shape[-1] - k, -1)[:, -k:]
+    order = np.argsort(-np.take_along_axis(logits, few, -1), -1)
+    return np.take_along_axis(few, order, -1)
 
 
-def likeliest_few(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """topk over the words, the likeliest first; on a CPU by numpy too."""
-    if logits.device.type != "cpu":
-        return logits.topk(k)
-    array = logits.numpy()
-    few = np.argpartition(array, array.shape[-1] - k, -1)[:, -k:]
-    order = np.argsort(-np.take_along_axis(array, few, -1), -1)
-    words = np.take_along_axis(few, order, -1)
-    return torch.from_numpy(np.take_along_axis(array, words, -1)), torch.from_numpy(words)
+def _within(chances: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Chances (b, k), the greatest first, of the fewest words that reach what is wanted; the others become zero."""
+    return np.where(chances.cumsum(-1) - chances < wanted, chances, 0.0)
 
 
-def _within(chances: Tensor, p: float | None) -> Tensor:
-    """Chances (b, k), the greatest first, of the fewest words that reach p; the others become zero."""
-    if p is None:
-        return chances
-    before = chances.cumsum(-1) - chances
-    return chances.masked_fill(before >= p, 0.0)
+def _draw(chances: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Chances (b, k), which need not sum to one, and numbers (b,) to a place in each row. Summed in float64, so that a
+    number below one never leads past the last word that has a chance."""
+    summed = chances.cumsum(-1, dtype=np.float64)
+    return (summed <= numbers[:, None] * summed[:, -1:]).sum(-1)
 
 
-def _draw(chances: Tensor, number: Tensor, words: Tensor | None = None) -> Tensor:
-    """Chances (b, k), which need not sum to one, and numbers (b, 1) to a word for each row."""
+def _draw_any(chances: Tensor, numbers: Tensor) -> Tensor:
+    """The same over all words, which torch sums faster."""
     summed = chances.cumsum(-1)
     total = summed[:, -1:]
     # Below the total even after rounding, so that the word found is one that adds something to the sum.
-    number = torch.minimum(number * total, total.nextafter(torch.zeros_like(total)))
-    found = torch.searchsorted(summed, number, right=True)
-    return (found if words is None else words.gather(-1, found))[:, 0]
+    number = torch.minimum(numbers[:, None] * total, total.nextafter(torch.zeros_like(total)))
+    return torch.searchsorted(summed, number, right=True)[:, 0]

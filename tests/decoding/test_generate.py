@@ -41,16 +41,15 @@ WAYS = [
 
 
 @pytest.mark.parametrize(("mechanism", "positions"), WAYS)
-@pytest.mark.parametrize("sampling", [GREEDY, DRAWN], ids=["greedy", "drawn"])
-def test_a_batch_is_each_alone_and_a_cache_changes_nothing(mechanism, positions, sampling):
+def test_a_batch_is_each_alone_and_a_cache_changes_nothing(mechanism, positions):
     net = model(mechanism, positions)
-    together = ids(generate(net, PROMPTS, tokens=12, sampling=sampling, stop=()))
-    assert len({tuple(text) for text in together}) >= 3
-    for i, prompt in enumerate(PROMPTS):
-        alone = ids(generate(net, [prompt], tokens=12, sampling=sampling, stop=()))[0]
-        assert alone == together[i]
-        anew = ids(generate(net, [prompt], tokens=12, sampling=sampling, stop=(), cache=False))[0]
-        assert anew == together[i]
+    for sampling in (GREEDY, DRAWN):
+        how = {"tokens": 8, "sampling": sampling, "stop": ()}
+        together = ids(generate(net, PROMPTS, **how))
+        assert len({tuple(text) for text in together}) >= 3
+        for prompt, text in zip(PROMPTS, together, strict=True):
+            assert ids(generate(net, [prompt], **how)) == [text]
+            assert ids(generate(net, [prompt], cache=False, **how)) == [text]
 
 
 @pytest.mark.parametrize(("mechanism", "positions"), WAYS)

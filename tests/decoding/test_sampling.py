@@ -9,14 +9,14 @@ import torch
 from regard.decoding import GREEDY, Sampling
 from regard.errors import UserError
 
-VOCAB = 701
+VOCAB = 307
 
 
 def logits(rows: int = 3, vocab: int = VOCAB, scale: float = 3.0) -> torch.Tensor:
     return scale * torch.randn(rows, vocab, generator=torch.Generator().manual_seed(1))
 
 
-def drawn(sampling: Sampling, row: torch.Tensor, count: int = 20_000) -> np.ndarray:
+def drawn(sampling: Sampling, row: torch.Tensor, count: int = 5_000) -> np.ndarray:
     """How often each word is drawn, over numbers that lie evenly in [0, 1)."""
     numbers = ((np.arange(count) + 0.5) / count).astype(np.float32)
     words = sampling.choose(row.expand(count, -1), numbers)
@@ -43,14 +43,14 @@ def test_words_come_as_often_as_their_chances_say(top_k, top_p, temperature):
     row = logits(1)[0]
     found = drawn(Sampling(temperature, top_k, top_p), row)
     wanted = expected(row, temperature, top_k, top_p)
-    assert np.abs(found - wanted).max() < 2e-4
+    assert np.abs(found - wanted).max() < 6e-4
     assert set(np.flatnonzero(found)) <= set(np.flatnonzero(wanted))
 
 
 @pytest.mark.parametrize("scale", [0.01, 8.0])
 def test_top_p_is_the_same_whether_a_few_words_reach_it_or_all_must_be_sorted(scale):
     row = logits(1, scale=scale)[0]
-    assert np.abs(drawn(Sampling(top_p=0.9), row) - expected(row, 1.0, None, 0.9)).max() < 2e-4
+    assert np.abs(drawn(Sampling(top_p=0.9), row) - expected(row, 1.0, None, 0.9)).max() < 6e-4
 
 
 def test_the_words_to_choose_from_are_those_of_hugging_face():
@@ -61,7 +61,7 @@ def test_the_words_to_choose_from_are_those_of_hugging_face():
         if k:
             theirs = transformers.TopKLogitsWarper(k)(None, theirs)
         theirs = transformers.TopPLogitsWarper(p)(None, theirs).softmax(-1)[0].double().numpy()
-        assert np.abs(drawn(Sampling(0.7, k, p), row[0]) - theirs).max() < 2e-4
+        assert np.abs(drawn(Sampling(0.7, k, p), row[0]) - theirs).max() < 6e-4
 
 
 def test_greedy_takes_the_likeliest_whatever_the_number():
@@ -76,9 +76,9 @@ def test_greedy_takes_the_likeliest_whatever_the_number():
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(top_k=3), Sampling(top_p=0.7), Sampling(0.01)])
 def test_the_greatest_and_the_least_number_lead_to_words_that_have_a_chance(sampling):
     row = torch.full((2, VOCAB), -torch.inf)
-    row[:, [7, 11, 600]] = torch.tensor([1.0, 1.1, 0.9])
+    row[:, [7, 11, 300]] = torch.tensor([1.0, 1.1, 0.9])
     for number in (0.0, float(np.nextafter(np.float32(1), np.float32(0)))):
-        assert set(sampling.choose(row, np.full(2, number, np.float32)).tolist()) <= {7, 11, 600}
+        assert set(sampling.choose(row, np.full(2, number, np.float32)).tolist()) <= {7, 11, 300}
 
 
 def test_rows_do_not_see_each_other():
