@@ -45,7 +45,7 @@ def test_words_alone_say_nothing_of_the_label():
         ({"naming": "befor"}, "did you mean 'before'"),
         ({"colours": 1}, "cannot list"),
         ({"things": 99}, "cannot list"),
-        ({"listed": (3, 3)}, "no multiple of 2"),
+        ({"listed": (3, 3), "colours": 2}, "no multiple of 2"),
         ({"fillers": (0, 99)}, "fillers"),
     ],
 )

@@ -90,7 +90,7 @@ def test_asked_to_stop(tmp_path, unstopped, number):
 
 
 def test_a_second_interrupt_stops_at_once(tmp_path):
-    child = launch(tmp_path, checkpoint_seconds=0, toy={"slow": 2.0})
+    child = launch(tmp_path, checkpoint_seconds=0, toy={"slow": 5.0})
     ready(child)
     wait_for_step(tmp_path, child, 1)
     child.send_signal(signal.SIGINT)
