@@ -56,7 +56,6 @@ class Text:
     def rest(self) -> str:
         """What was held back. Bytes that begin a character whose end never came are left out."""
         rest, self._held = self._held, ""
-        self._decoder.reset()
         return rest
 
     def _bytes(self, id: int) -> bytes:

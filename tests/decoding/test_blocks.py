@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.decoding.blocks import prepare
+from regard.decoding.blocks import gelu, prepare
 from regard.decoding.cache import Cache
 from regard.memory import Memory
 from regard.models import gpt, marian, t5, transformer
@@ -119,3 +119,10 @@ def test_a_prepared_map_is_the_map(precision: str):
     torch.testing.assert_close(linear(precision)(layer.weight, layer.bias)(x), layer(x), atol=atol, rtol=1e-4)
     without = nn.functional.linear(x, layer.weight)
     torch.testing.assert_close(linear(precision)(layer.weight, None)(x), without, atol=atol, rtol=1e-4)
+
+
+def test_gelu_is_gelu_and_leaves_onednn_as_it_was():
+    for rows in (1, 3, 100):
+        x = torch.randn(rows, 1024)
+        torch.testing.assert_close(gelu(x), nn.functional.gelu(x))
+        assert torch.backends.mkldnn.enabled
