@@ -107,7 +107,8 @@ def language(
     ] = None,
     objective: Annotated[str | None, typer.Option(help="causal, masked, blank or span. [causal]")] = None,
     model: Annotated[
-        str | None, typer.Option(help="gpt or cnn (causal, span), bert (masked), birnn (blank). [the first]")
+        str | None,
+        typer.Option(help="gpt or cnn (causal, span), bert or preln-bert (masked), birnn (blank). [the first]"),
     ] = None,
     valid: Annotated[str | None, typer.Option(help="Validation text; without it the last tenth.")] = None,
     block: Annotated[int | None, typer.Option(min=2, help="Tokens in a window. [256]")] = None,
@@ -155,7 +156,7 @@ def language(
 
     \b
     causal   the next word                               --model gpt or cnn
-    masked   words that were hidden                      --model bert
+    masked   words that were hidden                      --model bert or preln-bert
     blank    each word, from those on both sides of it   --model birnn
     span     a stretch that was taken out                --model gpt or cnn
 

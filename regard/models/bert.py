@@ -8,8 +8,7 @@
     W: `word`    W_p: `pooler`    W': `next`
 
 The blocks are those of Vaswani et al. 2017, the norm after each part. Differs: the attention's weights are not dropped
-out, which would leave the fused kernel; `norm="pre"` puts the norms before each part and one at the end in place of
-the one at the start, which trains without a long warm-up.
+out, which would leave the fused kernel.
 """
 
 from __future__ import annotations
@@ -21,15 +20,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard import named, positions
-from regard.layers import EncoderBlock, FeedForward, MultiHead, norms
+from regard import positions
+from regard.layers import EncoderBlock, FeedForward, MultiHead, PostNorm
 from regard.layers.activations import activation
-from regard.layers.norms import FIRST_NORMS, LAST_NORMS, RESIDUALS
 from regard.layers.stack import Stack
 from regard.masks import Mask
 from regard.models.output import pick
 
-EPS = norms.EPS["post"]
+EPS = 1e-12
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,6 @@ class Config:
     segments: int = 2
     activation: str = "gelu"
     dropout: float = 0.1
-    norm: str = "post"
 
     def build(self, vocab: int) -> BERT:
         return BERT(replace(self, vocab=vocab))
@@ -62,12 +59,10 @@ class BERT(nn.Module):
         self.embed = nn.Embedding(c.vocab, c.dim)
         self.positions = positions.build(c.positions, c.dim, c.heads)
         self.segments = nn.Embedding(c.segments, c.dim)
-        self.residual, eps = named.find("norm", c.norm, RESIDUALS), norms.EPS[c.norm]
-        self.norm, self.dropout = FIRST_NORMS[c.norm](c.dim, eps), nn.Dropout(c.dropout)
+        self.norm, self.dropout = nn.LayerNorm(c.dim, EPS), nn.Dropout(c.dropout)
         self.layers = Stack[EncoderBlock](self._block() for _ in range(c.layers))
-        self.last_norm = LAST_NORMS[c.norm](c.dim, eps)
         self.pooler = nn.Linear(c.dim, c.dim)
-        self.word, self.word_norm = nn.Linear(c.dim, c.dim), nn.LayerNorm(c.dim, eps)
+        self.word, self.word_norm = nn.Linear(c.dim, c.dim), nn.LayerNorm(c.dim, EPS)
         self.word_bias = nn.Parameter(torch.zeros(c.vocab))
         self.next = nn.Linear(c.dim, 2)
         self._start()
@@ -93,7 +88,7 @@ class BERT(nn.Module):
         x = self.dropout(self.norm(x))
         for layer in self.layers:
             x = layer(x, mask=mask)
-        return self.last_norm(x)
+        return x
 
     def pool(self, states: Tensor) -> Tensor:
         """The whole text as one vector, from its first place: (b, dim)."""
@@ -109,8 +104,8 @@ class BERT(nn.Module):
         inside = self.positions if self.positions.inside else None
         attention = MultiHead(c.dim, c.heads, c.mechanism, positions=inside)
         feed = FeedForward(c.dim, c.hidden, activation=activation(c.activation))
-        norm = partial(nn.LayerNorm, eps=norms.EPS[c.norm])
-        return EncoderBlock(attention, feed, residual=self.residual, dropout=c.dropout, norm=norm)
+        norm = partial(nn.LayerNorm, eps=EPS)
+        return EncoderBlock(attention, feed, residual=PostNorm, dropout=c.dropout, norm=norm)
 
     def _start(self) -> None:
         """N(0, 0.02), as the paper's code does; a mechanism starts its own projections."""

@@ -1,10 +1,10 @@
 """Start from another run: its tokenizer, the sizes of its model, and its weights by name where they fit.
 
-    gpt, bert -> transformer     the layers have the same names. The transformer's norms stand where the model's did
-                                 (norm="pre" or "post"); a BERT's first segment is added to its words. The pooling and
-                                 the classes are new.
-    birnn -> bilstm              words and both recurrent nets.
-    any -> the same model        by name.
+    gpt, bert, preln-bert -> transformer     the layers have the same names. The transformer's norms stand where the
+                                             model's did (norm="post" for bert); a BERT's first segment is added to its
+                                             words. The pooling and the classes are new.
+    birnn -> bilstm                          words and both recurrent nets.
+    any -> the same model                    by name.
 
 What was loaded, what was not used and what is new is told.
 """
@@ -40,15 +40,17 @@ def _from_gpt(weights: Weights) -> Weights:
 def _from_bert(weights: Weights) -> Weights:
     words = {name: tensor for name, tensor in weights.items() if name != "segments.weight"}
     words["embed.weight"] = weights["embed.weight"] + weights["segments.weight"][0]
-    ends = {f"{old}.{part}": f"{new}.{part}" for part in ("weight", "bias") for old, new in _BERT_NORMS.items()}
-    return _renamed(words, {"embed.weight": "embedding.weight", **ends})
+    return _renamed(words, {"embed.weight": "embedding.weight"})
 
 
-_BERT_NORMS = {"norm": "first_norm", "last_norm": "norm"}
+def _from_post_norm(weights: Weights) -> Weights:
+    return _renamed(_from_bert(weights), {f"norm.{part}": f"first_norm.{part}" for part in ("weight", "bias")})
+
 
 PARTNERS: dict[tuple[str, str], Callable[[Weights], Weights]] = {
     ("gpt", "transformer"): _from_gpt,
-    ("bert", "transformer"): _from_bert,
+    ("bert", "transformer"): _from_post_norm,
+    ("preln-bert", "transformer"): _from_bert,
     ("birnn", "bilstm"): _from_gpt,
 }
 """(model of the run, model of a classifier): its weights under the new names."""
@@ -159,6 +161,8 @@ def _sizes(then: Settings, name: str, task: str) -> dict[str, Any]:
     sizes = dataclasses.asdict(then.model)
     if then.model_name == "gpt":
         sizes["hidden"] = sizes["hidden"] or 4 * sizes["dim"]
+    if name == "transformer":
+        sizes["norm"] = "post" if then.model_name == "bert" else sizes.get("norm", "pre")
     if then.model_name == "birnn" and name == "bilstm":
         sizes["embed"] = sizes["dim"]
         if sizes["cell"] != "lstm":

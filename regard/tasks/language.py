@@ -19,6 +19,7 @@ from regard.training.task import Term
 MODELS = {
     "gpt": "regard.models.gpt",
     "bert": "regard.models.bert",
+    "preln-bert": "regard.models.preln_bert",
     "birnn": "regard.models.birnn",
     "cnn": "regard.models.causal_cnn",
 }

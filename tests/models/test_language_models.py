@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from regard.errors import UserError
-from regard.models import bert, birnn, causal_cnn, gpt
+from regard.models import bert, birnn, causal_cnn, gpt, preln_bert
 from regard.testing import check_model
 
 V, N = 37, 13
@@ -32,7 +32,7 @@ MODELS = {
     "gpt": lambda: gpt.Config(dim=20, layers=2, heads=2).build(V),
     "cnn": lambda: causal_cnn.Config(dim=19, layers=5, width=3, cycle=2).build(V),
     "bert": lambda: bert.Config(dim=20, hidden=29, layers=2, heads=2, positions="rotary").build(V),
-    "bert, pre-norm": lambda: bert.Config(dim=20, hidden=29, layers=2, heads=2, norm="pre").build(V),
+    "preln-bert": lambda: preln_bert.Config(dim=20, hidden=29, layers=2, heads=2).build(V),
     "birnn": lambda: birnn.Config(dim=19, hidden=17, layers=2).build(V),
     "birnn, gru": lambda: birnn.Config(dim=19, hidden=17, layers=3, cell="gru").build(V),
 }
@@ -120,7 +120,7 @@ def test_how_far_the_cnn_sees():
     assert not changed[15:].any()
 
 
-@pytest.mark.parametrize("name", ["bert", "bert, pre-norm"])
+@pytest.mark.parametrize("name", ["bert", "preln-bert"])
 def test_bert_sees_all(name):
     assert changed_at(shaken(MODELS[name]()), 3).all()
 
@@ -133,13 +133,15 @@ def test_models_keep_the_contract():
         check_model(model, ids, mask, call=lambda model, ids, mask: model(ids, mask=mask))
 
 
-def test_pre_norm_and_post_norm_are_two_models():
-    pre, post = MODELS["bert, pre-norm"](), bert.Config(dim=20, hidden=29, layers=2, heads=2).build(V)
-    assert {n for n, _ in pre.named_parameters()} ^ {n for n, _ in post.named_parameters()} == {
-        "norm.weight", "norm.bias", "last_norm.weight", "last_norm.bias",
-    }  # fmt: skip
-    with pytest.raises(UserError, match="post"):
-        bert.Config(norm="after").build(V)
+def test_pre_norm_keeps_the_contract():
+    mask = torch.arange(N) < torch.tensor([[N], [9], [5]])
+    segments = (torch.arange(N) > 3).long().expand(3, -1)
+
+    def both(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor, segments: torch.Tensor) -> torch.Tensor:
+        found, follows = model(ids, mask=mask, segments=segments)
+        return torch.cat((found, follows[:, None].expand(-1, ids.shape[1], -1)), -1)
+
+    check_model(shaken(MODELS["preln-bert"]()), text() * mask, mask, segments, call=both)
 
 
 @pytest.mark.parametrize(

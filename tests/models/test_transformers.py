@@ -91,7 +91,7 @@ def test_weights_start_as_the_papers_code_starts_them(build, spread):
 @pytest.mark.parametrize("module", [bert, gpt, marian, t5, transformer])
 def test_a_config_has_few_fields_and_is_frozen(module):
     config = module.Config()
-    assert len(vars(config)) <= (11 if module is bert else 10)  # BERT's norms stand where a classifier's do
+    assert len(vars(config)) <= 10
     with pytest.raises(AttributeError):
         config.dim = 1
 

@@ -2,7 +2,7 @@
 tokens.
 
     causal   the next word                              gpt, cnn
-    masked   words that were hidden                     bert
+    masked   words that were hidden                     bert, preln-bert
     blank    every word, from those on both sides of it birnn
     span     a stretch that was taken out               gpt, cnn
 """

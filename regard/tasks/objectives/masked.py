@@ -27,7 +27,7 @@ from regard.tasks.objectives import pairs, sliding
 from regard.tasks.objectives.base import WordBatch, tensor
 from regard.training.task import Term
 
-MODELS = ("bert",)
+MODELS = ("bert", "preln-bert")
 HIDDEN, SWAPPED = 0.8, 0.1
 _CHOOSE, _CHANGE, _OTHER = 1, 2, 3  # what chances are for
 _VALID = 2**32 - 1  # an epoch that training never reaches
