@@ -52,3 +52,26 @@ def test_words_alone_say_nothing_of_the_label():
 def test_what_cannot_be_is_told(more: dict, said: str):
     with pytest.raises(UserError, match=said):
         contexts.generate(3, 0, **more)
+
+
+def test_texts_to_learn_from_have_lists_of_any_size_and_colours_drawn_freely():
+    found = contexts.generate(400, 2, listed=(1, 12), even=False)
+    assert set(Counter(c.label for c in found).values()) == {100}
+    sizes = Counter()
+    for c in found:
+        pairs = re.findall(rf"a ({'|'.join(contexts.COLOURS)}) (\w+)", c.text)
+        sizes[len(pairs)] += 1
+        named = re.search(r"the (\w+)\.", c.text)
+        assert named is not None
+        assert {thing: colour for colour, thing in pairs}[named[1]] == c.label
+        assert c.text[slice(*c.evidence[0])] == f"{c.label} {named[1]}"
+    assert set(sizes) == set(range(1, 13))
+    alone = [c for c in found if c.text.count(" a ") == 1]
+    assert alone
+    assert " and " not in alone[0].text
+
+
+def test_the_texts_to_measure_on_are_twelve_things_in_four_colours():
+    for c in contexts.generate(20, 3):
+        counts = Counter(re.findall(rf"a ({'|'.join(contexts.COLOURS)}) \w+", c.text))
+        assert sorted(counts.values()) == [3, 3, 3, 3]
