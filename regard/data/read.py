@@ -53,22 +53,11 @@ def read(
 ) -> Table:
     """Read a file or folder. Columns not named are guessed; with `labelled=False` no labels are looked for; with `many`
     a cell may hold several labels, or none."""
-    path = Path(path)
-    try:
-        there = path.exists()
-    except OSError as problem:  # a folder on the way may not be entered, or the name is too long
-        raise UserError(f"cannot read {_short(str(path), 200)}: {problem.strerror or problem}") from None
-    if not there:
-        raise UserError(f"no such file: {str(path)!r}{_hint(path)}")
+    path = _there(path)
     if path.is_dir():
         return _folder(path, labelled)
-    kind, zipped = _kind(path)
-    raw = _bytes(path)
-    fingerprint = hashlib.sha256(raw).hexdigest()
-    if zipped:
-        raw = _unzip(raw, path)
-    if not raw.strip():
-        raise UserError(f"{path} is empty; a file with at least one text is wanted")
+    kind, _ = _kind(path)
+    raw, fingerprint = contents(path)
     notes: list[str] = []
     if kind == ".txt":
         texts, labels = _lines(decode(raw, path), labelled)
@@ -78,6 +67,30 @@ def read(
     texts = _strings(frame[text], path)
     labels = _labels(frame[label], path, many) if label is not None else None
     return replace(_table(path, texts, labels, notes, fingerprint, many), columns=(text, label))
+
+
+def contents(path: str | Path) -> tuple[bytes, str]:
+    """The bytes of a file that is not empty, unzipped where its name ends in .gz, and the file's fingerprint."""
+    path = _there(path)
+    raw = _bytes(path)
+    fingerprint = hashlib.sha256(raw).hexdigest()
+    if path.suffix.lower() == ".gz":
+        raw = _unzip(raw, path)
+    if not raw.strip():
+        raise UserError(f"{path} is empty; a file with at least one text is wanted")
+    return raw, fingerprint
+
+
+def columns(path: str | Path, named: Sequence[str] = ()) -> tuple[dict[str, list[str | None]], str]:
+    """The columns of a table as text, in their order, and the file's fingerprint. Names that are numbers say that it
+    has no header."""
+    path = Path(path)
+    kind, _ = _kind(path)
+    raw, fingerprint = contents(path)
+    frame = _frame(raw, kind, path, list(named))
+    return {
+        name: _strings(frame[name], path) for name in (named or frame.columns) if name in frame.columns
+    }, fingerprint
 
 
 def require_classes(labels: Sequence[str] | None) -> list[str]:
@@ -94,6 +107,17 @@ def require_classes(labels: Sequence[str] | None) -> list[str]:
 
 
 # Bytes
+
+
+def _there(path: str | Path) -> Path:
+    path = Path(path)
+    try:
+        there = path.exists()
+    except OSError as problem:  # a folder on the way may not be entered, or the name is too long
+        raise UserError(f"cannot read {_short(str(path), 200)}: {problem.strerror or problem}") from None
+    if not there:
+        raise UserError(f"no such file: {str(path)!r}{_hint(path)}")
+    return path
 
 
 def _hint(path: Path) -> str:

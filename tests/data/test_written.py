@@ -1,0 +1,73 @@
+"""Generated pairs: the target says what the source says, and the alignment names words that belong together."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from regard.data.written import LOCALES, generate
+from regard.errors import UserError
+
+pytest.importorskip("babel")
+pytest.importorskip("num2words")
+
+
+def test_dates_say_the_same_and_are_aligned():
+    made = generate("dates", 300, seed=1)
+    assert len({w.source for w in made}) > 250
+    for one in made:
+        words, parts = one.source.split(), one.target.split()
+        assert [len(part) for part in parts] == [4, 1, 2, 1, 2]
+        pairs = {target: words[source].strip(".,") for source, target in one.alignment}
+        assert set(pairs) == {0, 2, 4}
+        assert pairs[0] == parts[0]  # the year, digit by digit
+        assert int(pairs[4]) == int(parts[4])
+        assert not pairs[2].isdigit() or int(pairs[2]) == int(parts[2])
+
+
+def test_months_of_all_places_are_named_rightly():
+    from babel.dates import get_month_names
+
+    names = {
+        (month, name.strip(".").lower())
+        for place in LOCALES
+        for width in ("wide", "abbreviated")
+        for month, name in get_month_names(width, "format", place).items()
+    }
+    for one in generate("dates", 200):
+        source = next(s for s, t in one.alignment if t == 2)
+        word = one.source.split()[source].strip(".,").lower()
+        month = int(one.target.split()[2])
+        assert (month, word) in names or word == str(month), one
+
+
+def test_numbers_are_aligned_where_words_mean_the_same():
+    made = generate("numbers", 300, seed=2, source="en", target="fr")
+    same = {"two": "deux", "seven": "sept", "thousand": "mille", "twelve": "douze"}
+    checked = 0
+    for one in made:
+        a, b = one.source.split(), one.target.split()
+        for source, target in one.alignment:
+            if a[source] in same:
+                assert b[target] == same[a[source]]
+                checked += 1
+        assert "and" not in {a[source] for source, _ in one.alignment}
+    assert checked > 50
+
+
+def test_a_seed_gives_the_same():
+    for kind in ("dates", "numbers"):
+        assert generate(kind, 5, seed=3) == generate(kind, 5, seed=3) != generate(kind, 5, seed=4)
+
+
+def test_what_is_not_there_is_said(monkeypatch):
+    with pytest.raises(UserError, match="did you mean 'dates'"):
+        generate("date", 1)
+    with pytest.raises(UserError, match="1 or more"):
+        generate("dates", 0)
+    with pytest.raises(UserError, match="does not know the language 'xx'"):
+        generate("numbers", 1, target="xx")
+    monkeypatch.setitem(sys.modules, "babel.dates", None)
+    with pytest.raises(UserError, match="pip install Babel"):
+        generate("dates", 1)
