@@ -52,7 +52,9 @@ ROOMS: dict[str, set[str]] = {
     "plugins": ERRORS | {"mechanisms", "positions"},
     "runs": RUNS,
     "demo": RUNS,
-    "cli": RUNS | {"convert", "plugins", "demo", "regard"},
+    "costing": LAYERS | {"models", "viewer", "report"},
+    "verify": RUNS | {"costing"},
+    "cli": RUNS | {"convert", "plugins", "demo", "regard", "costing", "verify"},
     "testing": LAYERS | {"models", "inspect"},
     "regard": RUNS,
 }

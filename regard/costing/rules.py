@@ -1,0 +1,270 @@
+"""What one operator takes: its work, and its time where everything that can happen at once does.
+
+    work    flops: two for each multiply-add of a matrix product; other: every other operation on single numbers
+    span    steps one after the other: a product or a function takes one, a sum of k numbers ⌈log2 k⌉ (a tree)
+    serial  the same, but an inner product of width k is added up in k steps, one after the other; sums over keys, in a
+            softmax and in reading values, stay trees
+    products  how many matrix products stand behind one another
+
+Moving numbers (views, copies, look-ups) takes nothing. An operator without a rule is counted as one step and named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import flop_registry
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class Op:
+    flops: int = 0
+    other: int = 0
+    span: int = 0
+    serial: int = 0
+    products: int = 0
+
+
+def tree(k: int) -> int:
+    """Steps of a sum of k numbers, two at a time: ⌈log2 k⌉."""
+    return max(0, int(k) - 1).bit_length()
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+MOVES = _words(
+    """view _unsafe_view reshape _reshape_alias t transpose permute expand slice select split split_with_sizes
+    unsafe_split unsafe_chunk unsqueeze squeeze unbind detach alias as_strided clone copy_ contiguous _to_copy
+    lift_fresh lift cat stack arange zeros ones empty full new_empty new_zeros new_ones new_full zeros_like ones_like
+    empty_like full_like empty_strided new_empty_strided fill_ zero_ scalar_tensor constant_pad_nd flip roll index
+    index_select gather embedding slice_backward select_backward unsqueeze_ squeeze_ transpose_ t_ tril triu diagonal
+    eye randn rand bernoulli_ normal_ uniform_ exponential_ resize_ set_ _local_scalar_dense item repeat unfold
+    index_put index_put_ index_copy scatter scatter_ slice_scatter select_scatter sort nonzero im2col linspace
+    repeat_interleave one_hot _unsafe_index masked_select _index_put_impl_ randperm random_ split_copy
+    as_strided_scatter col2im unfold_backward diag_embed diagonal_backward topk argsort"""
+)
+"""Operators that move numbers, or draw them, and compute none."""
+
+EACH = {
+    **dict.fromkeys(
+        _words(
+            """add sub mul div neg exp exp2 log log1p log2 sqrt rsqrt pow abs sign sin cos tanh sigmoid relu gelu silu
+            softplus where masked_fill bitwise_and bitwise_or bitwise_not bitwise_xor logical_and logical_or
+            logical_not eq ne lt le gt ge maximum minimum clamp clamp_min clamp_max reciprocal square floor ceil round
+            floor_divide remainder fmod isnan isfinite isinf nan_to_num rsub add_ sub_ mul_ div_ neg_ exp_ sigmoid_
+            relu_ tanh_ masked_fill_ clamp_ clamp_min_ erf expm1 logical_and_ logical_or_ bitwise_and_ bitwise_or_
+            scatter_add scatter_add_ index_add index_add_ threshold leaky_relu elu trunc"""
+        ),
+        1,
+    ),
+    **dict.fromkeys(_words("addcmul addcmul_ addcdiv addcdiv_ lerp glu native_dropout"), 2),
+    **dict.fromkeys(_words("tanh_backward sigmoid_backward"), 3),
+    **dict.fromkeys(_words("threshold_backward native_dropout_backward"), 1),
+    **dict.fromkeys(_words("gelu_backward silu_backward glu_backward"), 4),
+}
+"""Steps of operators that treat every number by itself."""
+
+SUMS = _words(
+    """sum mean amax amin max min any all argmax argmin prod cumsum norm linalg_vector_norm var std count_nonzero
+    logsumexp"""
+)
+
+
+def name_of(func: Any) -> str:
+    """`addmm` for torch.ops.aten.addmm.default."""
+    return func.overloadpacket.__name__ if hasattr(func, "overloadpacket") else str(func)
+
+
+def _size(out: Any) -> int:
+    first = out[0] if isinstance(out, tuple | list) and out else out
+    return first.numel() if isinstance(first, Tensor) else 0
+
+
+def _product(width: int, flops: int, plus: int = 0) -> Op:
+    """A matrix product of inner width, with what is added to it after."""
+    return Op(flops, 0, 1 + tree(width) + plus, max(1, width) + plus, 1)
+
+
+def _mm(args: tuple, out: Any) -> Op:
+    (n, k), m = args[0].shape, args[1].shape[1]
+    return _product(k, 2 * n * k * m)
+
+
+def _addmm(args: tuple, out: Any) -> Op:
+    (n, k), m = args[1].shape, args[2].shape[1]
+    return _product(k, 2 * n * k * m, plus=1)
+
+
+def _bmm(args: tuple, out: Any) -> Op:
+    (b, n, k), m = args[0].shape, args[1].shape[2]
+    return _product(k, 2 * b * n * k * m)
+
+
+def _baddbmm(args: tuple, out: Any) -> Op:
+    (b, n, k), m = args[1].shape, args[2].shape[2]
+    return _product(k, 2 * b * n * k * m, plus=1)
+
+
+def _mv(args: tuple, out: Any) -> Op:
+    n, k = args[0].shape
+    return _product(k, 2 * n * k)
+
+
+def _dot(args: tuple, out: Any) -> Op:
+    return _product(args[0].numel(), 2 * args[0].numel())
+
+
+def _convolution(args: tuple, out: Any) -> Op:
+    weight, bias = args[1], args[2]
+    flops = flop_registry[aten.convolution](*args, out_val=out)
+    return _product(weight[0].numel(), flops, plus=bias is not None)
+
+
+def _convolution_backward(args: tuple, out: Any) -> Op:
+    grad, _, weight = args[:3]
+    flops = flop_registry[aten.convolution_backward](*args, out_val=out)
+    places = grad.numel() // max(1, grad.shape[1])
+    return _product(max(weight.numel() // max(1, weight.shape[1]), places), flops)
+
+
+def softmax_steps(k: int) -> int:
+    """max, subtract, exp, sum, divide."""
+    return 2 * tree(k) + 3
+
+
+def _attention(args: tuple, out: Any, masked: bool) -> Op:
+    """Fused: scores, scale, mask, softmax, reading."""
+    q, k, v = args[:3]
+    b, h, n, d = q.shape
+    m, width = k.shape[2], v.shape[3]
+    rest = 1 + masked + softmax_steps(m) + 1 + tree(m)
+    return Op(2 * b * h * n * m * (d + width), b * h * n * m * (6 + masked), 1 + tree(d) + rest, d + rest, 2)
+
+
+def _attention_backward(args: tuple, out: Any) -> Op:
+    """The scores are computed once more; then dV, dP, dQ and dK: five products."""
+    _, q, k, v = args[:4]
+    b, h, n, d = q.shape
+    m, width = k.shape[2], v.shape[3]
+    first = max(d, width)
+    rest = 1 + 2 + 1 + tree(m) + 2 + 1 + tree(max(n, m)) + 1
+    return Op(2 * b * h * n * m * (3 * d + 2 * width), b * h * n * m * 8, 1 + tree(first) + rest, first + rest, 2)
+
+
+def _softmax(args: tuple, out: Any) -> Op:
+    x, dim = args[:2]
+    steps = softmax_steps(x.shape[dim] if x.dim() else 1)
+    return Op(0, 5 * x.numel(), steps, steps)
+
+
+def _safe_softmax(args: tuple, out: Any) -> Op:
+    """And zero where nothing is allowed: looked at on the way, chosen at the end."""
+    plain = _softmax(args, out)
+    return Op(0, plain.other + 2 * args[0].numel(), plain.span + 1, plain.serial + 1)
+
+
+def _log_softmax(args: tuple, out: Any) -> Op:
+    x, dim = args[:2]
+    steps = softmax_steps(x.shape[dim] if x.dim() else 1) + 1
+    return Op(0, 5 * x.numel(), steps, steps)
+
+
+def _softmax_backward(args: tuple, out: Any) -> Op:
+    grad, _, dim = args[:3]
+    steps = tree(grad.shape[dim] if grad.dim() else 1) + 3
+    return Op(0, 4 * grad.numel(), steps, steps)
+
+
+def _layer_norm(args: tuple, out: Any) -> Op:
+    """Mean, subtract, square, mean, add ε, root, multiply, then weight and bias."""
+    x, shape, weight, bias = args[:4]
+    width = 1
+    for size in shape:
+        width *= size
+    steps = 2 * (tree(width) + 1) + 5 + (weight is not None) + (bias is not None)
+    return Op(0, 8 * x.numel(), steps, steps)
+
+
+def _layer_norm_backward(args: tuple, out: Any) -> Op:
+    x, shape = args[1], args[2]
+    width = 1
+    for size in shape:
+        width *= size
+    steps = max(tree(width) + 6, tree(x.numel() // max(1, width)) + 3)
+    return Op(0, 12 * x.numel(), steps, steps)
+
+
+def _sum_of_rows(args: tuple, out: Any) -> Op:
+    """Gradients of looked-up rows, added up where a row was looked up more than once."""
+    ids = args[1]
+    return Op(0, args[0].numel(), tree(ids.numel()), tree(ids.numel()))
+
+
+def _lstm(args: tuple, out: Any) -> Op:
+    """Each step: hidden product with its bias, add to the input's, gate, forget, add, tanh, gate (six)."""
+    x, w_input, w_hidden = args[:3]
+    steps, b = x.shape[0], x.shape[1]
+    flops = 2 * steps * b * (w_input.numel() + w_hidden.numel())
+    width, hidden = w_input.shape[1], w_hidden.shape[1]
+    tree_of, serial_of = (lambda k: 2 + tree(k)), (lambda k: 1 + k)
+    spans = [max(f(width), f(hidden)) + 6 + (steps - 1) * (f(hidden) + 6) for f in (tree_of, serial_of)]
+    return Op(flops, 9 * steps * b * hidden, spans[0], spans[1], steps)
+
+
+def _lstm_backward(args: tuple, out: Any) -> Op:
+    x, w_input, w_hidden = args[:3]
+    steps, b = x.shape[0], x.shape[1]
+    flops = 4 * steps * b * (w_input.numel() + w_hidden.numel())
+    each = 10 + tree(4 * w_hidden.shape[1]), 9 + 4 * w_hidden.shape[1]
+    return Op(flops, 20 * steps * b * w_hidden.shape[1], steps * each[0], steps * each[1], steps + 1)
+
+
+RULES: dict[str, Callable[[tuple, Any], Op]] = {
+    "mm": _mm,
+    "addmm": _addmm,
+    "bmm": _bmm,
+    "baddbmm": _baddbmm,
+    "mv": _mv,
+    "dot": _dot,
+    "convolution": _convolution,
+    "convolution_backward": _convolution_backward,
+    "_softmax": _softmax,
+    "_safe_softmax": _safe_softmax,
+    "_log_softmax": _log_softmax,
+    "_softmax_backward_data": _softmax_backward,
+    "_log_softmax_backward_data": _softmax_backward,
+    "native_layer_norm": _layer_norm,
+    "native_layer_norm_backward": _layer_norm_backward,
+    "embedding_dense_backward": _sum_of_rows,
+    "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
+    "mkldnn_rnn_layer": _lstm,
+    "mkldnn_rnn_layer_backward": _lstm_backward,
+}
+
+
+def rule(func: Any, args: tuple, kwargs: dict[str, Any], out: Any) -> Op | None:
+    """What this call takes; None where there is no rule."""
+    name = name_of(func)
+    if name in MOVES:
+        return Op()
+    if name == "_scaled_dot_product_flash_attention_for_cpu":
+        return _attention(args, out, masked=kwargs.get("attn_mask") is not None)
+    if name in RULES:
+        return RULES[name](args, out)
+    if name in EACH:
+        steps = EACH[name]
+        return Op(0, steps * _size(out), steps, steps)
+    if name in SUMS:
+        given = args[0].numel()
+        each = max(1, given // max(1, _size(out)))
+        steps = tree(each) + (name == "mean")
+        return Op(0, given, steps, steps)
+    return None
