@@ -98,7 +98,8 @@ class Prepared:
         # may be counted from the first column.
         at = range(ids.shape[1]) if self.positions.inside else at
         states, memories = self.model.read_on(ids, mask=mask, at=at)
-        self.caches = [Cache(memory, room) for memory in memories]
+        self.caches = [Cache(memory, room) for memory in memories[: len(self.blocks)]]
+        self.before = memories[-1].keys[:, 0, :, 0] if self.model.reach else None
         self.at = after(memories[0], 1)
         # Padding is hidden by what is added to the scores: made once, and cut to the keys that there are.
         self.hidden = None
@@ -110,7 +111,7 @@ class Prepared:
     def step(self, ids: Tensor) -> Tensor:
         n = self.caches[0].taken
         column = range(n, n + 1)
-        x = self.positions.embed(self.embed.index_select(0, ids)[:, None], self.at).flatten(0, 1)
+        x = self.positions.embed(self._words(ids), self.at).flatten(0, 1)
         bias = self._bias(column)
         for block, cache in zip(self.blocks, self.caches, strict=True):
             x = block(x, cache, at=column, bias=bias)
@@ -121,7 +122,16 @@ class Prepared:
         for cache in self.caches:
             cache.select(rows)
         self.hidden = None if self.hidden is None else self.hidden[rows]
+        self.before = None if self.before is None else self.before[rows]
         self.at = self.at[rows] if isinstance(self.at, Tensor) else self.at
+
+    def _words(self, ids: Tensor) -> Tensor:
+        """(b,) to (b, 1, dim)."""
+        if self.before is None:
+            return self.embed.index_select(0, ids)[:, None]
+        words = self.model.words(ids[:, None], self.before)
+        self.before = torch.cat((self.before, ids[:, None]), 1)[:, -self.model.reach :]
+        return words
 
     def _bias(self, column: range) -> Tensor | None:
         """What is added to the scores of this step, the same for all layers."""

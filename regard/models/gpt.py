@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -49,6 +50,9 @@ GPT2 = Config(dim=768, layers=12, heads=12, activation="gelu-tanh", dropout=0.1)
 
 
 class GPT(nn.Module):
+    reach = 0
+    """How many words back the embedding of a word looks."""
+
     def __init__(self, config: Config):
         super().__init__()
         self.config = c = config
@@ -74,10 +78,14 @@ class GPT(nn.Module):
     def states(self, ids: Tensor, *, mask: Mask | Tensor | None = None, at: At | None = None) -> Tensor:
         """What is known at each place of all up to it, (b, n, dim)."""
         at = range(ids.shape[1]) if at is None else at
-        x = self.dropout(self.positions.embed(self.embed(ids), at))
+        x = self.dropout(self.positions.embed(self.words(ids), at))
         for layer in self.layers:
             x = layer(x, mask=mask, causal=True, at=at)
         return self.norm(x)
+
+    def words(self, ids: Tensor, before: Tensor | None = None) -> Tensor:
+        """ids (b, n), after the last `reach` words before them, to (b, n, dim)."""
+        return self.embed(ids)
 
     def head(self, states: Tensor) -> Tensor:
         return F.linear(states, self.embed.weight)
@@ -90,8 +98,8 @@ class GPT(nn.Module):
         mask: Mask | Tensor | None = None,
         at: At | None = None,
     ) -> tuple[Tensor, list[Memory]]:
-        """Logits after the new words (b, new), and the memories to go on from, one per layer. mask (b, new): True for
-        what is real of the new words."""
+        """Logits after the new words (b, new), and the memories to go on from: one for each layer, and last the words
+        themselves where `reach` asks for them. mask (b, new): True for what is real of the new words."""
         states, kept = self.read_on(ids, past, mask=mask, at=at)
         return self.head(states), kept
 
@@ -105,11 +113,16 @@ class GPT(nn.Module):
     ) -> tuple[Tensor, list[Memory]]:
         """`step` without the head, for whoever wants few of the logits: what is known at each new place."""
         at = after(past[0] if past else None, ids.shape[1]) if at is None else at
-        x = self.positions.embed(self.embed(ids), at)
+        before = past[-1].keys[:, 0, :, 0] if self.reach and past else None
+        x = self.positions.embed(self.words(ids, before), at)
         kept: list[Memory] = []
         for i, layer in enumerate(self.layers):
             x, memory = layer.step(x, past[i] if past else None, mask=mask, at=at)
             kept.append(memory)
+        if self.reach:
+            read = ids if before is None else torch.cat((before, ids), 1)
+            last = read[:, None, -self.reach :, None]
+            kept.append(Memory(last, last, range(last.shape[2])))
         return self.norm(x), kept
 
     def _block(self) -> EncoderBlock:

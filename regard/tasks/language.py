@@ -18,6 +18,7 @@ from regard.training.task import Term
 
 MODELS = {
     "gpt": "regard.models.gpt",
+    "ngram-gpt": "regard.models.ngram_gpt",
     "bert": "regard.models.bert",
     "preln-bert": "regard.models.preln_bert",
     "birnn": "regard.models.birnn",

@@ -44,6 +44,7 @@ def text(tmp_path_factory) -> Path:
 
 SIZES = {
     "gpt": {"dim": 32, "layers": 1, "heads": 2, "positions": "rotary"},
+    "ngram-gpt": {"dim": 32, "layers": 1, "heads": 2},
     "bert": {"dim": 32, "layers": 1, "heads": 2, "hidden": 64, "positions": "rotary", "dropout": 0.0},
     "preln-bert": {"dim": 32, "layers": 1, "heads": 2, "hidden": 64, "positions": "rotary", "dropout": 0.0},
     "birnn": {"dim": 16, "hidden": 24, "dropout": 0.0},
@@ -66,6 +67,7 @@ def train(text: Path, out: Path, objective: str, model: str, *, steps: int = 60,
     ("objective", "model", "steps", "corruption"),
     [
         ("causal", "gpt", 80, {}),
+        ("causal", "ngram-gpt", 40, {}),
         ("causal", "cnn", 60, {}),
         ("masked", "bert", 320, {}),
         ("masked", "preln-bert", 250, {}),
@@ -293,7 +295,7 @@ def test_what_cannot_be_started_from(text, reviews, tmp_path):
     ):
         with pytest.raises(UserError, match=says):
             origin.adopt(task, tree)
-    with pytest.raises(UserError, match="which is for gpt and cnn"):
+    with pytest.raises(UserError, match="which is for gpt and ngram-gpt and cnn"):
         resolve("language", origin.adopt("language", {"origin": str(bert.folder), "objective": "causal"}))
 
 

@@ -21,7 +21,7 @@ from regard.tasks.objectives import sliding
 from regard.tasks.objectives.base import WordBatch, tensor
 from regard.training.task import Term
 
-MODELS = ("gpt", "cnn")
+MODELS = ("gpt", "ngram-gpt", "cnn")
 
 
 @dataclass(frozen=True)

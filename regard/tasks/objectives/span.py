@@ -25,7 +25,7 @@ from regard.tasks.objectives.base import WordBatch, tensor
 from regard.tasks.objectives.causal import at_places
 from regard.training.task import Term
 
-MODELS = ("gpt", "cnn")
+MODELS = ("gpt", "ngram-gpt", "cnn")
 MARKS = 3
 _LONG, _WHERE = 21, 22
 _VALID = 2**32 - 1  # an epoch that training never reaches

@@ -1,0 +1,127 @@
+"""A GPT told its last words as pairs and triples: the sum by hand, going on from a memory, writing, learning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import regard
+from regard.decoding import GREEDY, generate
+from regard.decoding.walkers import Anew, Prepared, Remembered, walker
+from regard.errors import UserError
+from regard.layers.ngram_embedding import NGramEmbedding
+from regard.models import ngram_gpt
+
+VOCAB = 23
+
+
+def net(**more) -> ngram_gpt.NGramGPT:
+    torch.manual_seed(0)
+    made = ngram_gpt.Config(dim=24, layers=2, heads=2, ngrams=3, table=600, **more).build(VOCAB)
+    with torch.no_grad():
+        for p in made.parameters():
+            p.add_(0.3 * torch.randn_like(p))
+    return made.eval()
+
+
+def test_the_sum_over_pairs_and_triples_by_hand():
+    layer = NGramEmbedding(VOCAB, 5, most=3, table=VOCAB**3)  # each has a row of its own
+    with torch.no_grad():
+        for table in layer.tables:
+            torch.nn.init.normal_(table.weight)
+    ids = [7, 3, 11, 3]
+    pairs, triples = (table.weight for table in layer.tables)
+    padded = [0, 0, *ids]
+    for t, row in enumerate(layer(torch.tensor([ids]))[0]):
+        first, second, third = padded[t : t + 3]
+        pair, triple = third * VOCAB + second, (third * VOCAB + second) * VOCAB + first
+        torch.testing.assert_close(row, pairs[pair] + triples[triple])
+
+
+@pytest.mark.parametrize("table", [2, 97, 10_000])
+def test_buckets_lie_in_the_table_and_are_filled_evenly(table: int):
+    layer = NGramEmbedding(50_000, 1, most=4, table=table)
+    ids = torch.randint(0, 50_000, (64, 512), generator=torch.Generator().manual_seed(0))
+    used = torch.zeros(table)
+
+    def count(_: torch.nn.Module, given: tuple) -> None:
+        used.add_(given[0].flatten().bincount(minlength=table))
+
+    list(layer.tables)[2].register_forward_pre_hook(count)
+    layer(ids)
+    assert used.sum() == ids.numel()
+    expected = ids.numel() / table
+    assert used.max() < expected + 8 * expected**0.5 + 8
+
+
+def test_it_starts_as_the_plain_gpt():
+    made = ngram_gpt.Config(dim=24, layers=2, heads=2).build(VOCAB)
+    ids = torch.randint(6, VOCAB, (2, 9))
+    torch.testing.assert_close(made.words(ids), made.embed(ids))
+
+
+@torch.inference_mode()
+def test_going_on_is_reading_at_once():
+    made, ids = net(), torch.randint(6, VOCAB, (3, 12))
+    whole = made(ids)
+    for cuts in ([12], [1] * 12, [5, 1, 1, 5], [2, 10]):
+        past, parts = None, []
+        for part in ids.split(cuts, 1):
+            logits, past = made.step(part, past)
+            parts.append(logits)
+        torch.testing.assert_close(torch.cat(parts, 1), whole, atol=1e-5, rtol=1e-4)
+
+
+@torch.inference_mode()
+def test_no_word_is_seen_before_its_turn():
+    made, ids = net(), torch.randint(6, VOCAB, (1, 12))
+    other = ids.clone()
+    other[:, 7] = 6 + (other[:, 7] - 5) % (VOCAB - 6)
+    same = (made(ids) == made(other)).all(-1)[0]
+    assert same[:7].all()
+    assert not same[7:].any()
+
+
+@torch.inference_mode()
+def test_all_ways_through_it_give_the_same_logits():
+    made = net()
+    ways = [Anew(made), Remembered(made), walker(made)]
+    assert isinstance(ways[2], Prepared)
+    for texts in ([[7, 8, 9, 10], [12], [13, 14]], [[9, 8, 7], [6, 7, 8]]):
+        words = torch.tensor([[11, 12, 13][: len(texts)], [7, 9, 8][: len(texts)]])
+        rows, seen = torch.tensor([1, 0, 1]), []
+        for way in ways:
+            out = [way.read(texts, 8)] + [way.step(w) for w in words]
+            way.select(rows)
+            seen.append(torch.cat(out + [way.step(w[rows]) for w in words]))
+        torch.testing.assert_close(seen[1], seen[0], atol=2e-4, rtol=1e-4)
+        torch.testing.assert_close(seen[2], seen[0], atol=2e-4, rtol=1e-4)
+    alone = [generate(made, [p], tokens=6, sampling=GREEDY, stop=())[0][0].ids for p in ([7, 8, 9], [12])]
+    both = generate(made, [[7, 8, 9], [12]], tokens=6, sampling=GREEDY, stop=())
+    assert [samples[0].ids for samples in both] == alone
+
+
+def test_triples_are_learnt_at_once(tmp_path: Path):
+    """One layer that attends to nothing but itself could not know the word before; the table does."""
+    (tmp_path / "text.txt").write_text("abcadbacdb" * 400)
+    settings = {
+        "model": {"dim": 16, "layers": 1, "heads": 1, "ngrams": 3, "table": 2000, "mechanism": "local:window=1"},
+        "data": {"block": 20, "batch_tokens": 320},
+        "tokenizer": {"kind": "chars"},
+        "train": {"steps": 60, "lr": 0.02},
+    }
+    run = regard.train(
+        "language", tmp_path / "text.txt", model="ngram-gpt", out=tmp_path / "run", settings=settings, progress=False,
+        say=lambda line: None,
+    )  # fmt: skip
+    assert run.metrics["loss"] < 0.35
+    assert regard.load(run.folder).metrics == run.metrics
+
+
+def test_what_cannot_be_meant():
+    with pytest.raises(UserError, match="ngrams=1"):
+        ngram_gpt.Config(ngrams=1).build(VOCAB)
+    with pytest.raises(UserError, match="table"):
+        ngram_gpt.Config(table=0).build(VOCAB)
