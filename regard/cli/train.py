@@ -33,6 +33,7 @@ def classify(
     model: Annotated[str | None, typer.Option(help="han, transformer, nb-svm, ...: see `regard list`. [han]")] = None,
     mechanism: o.Mechanism = None,
     positions: o.Positions = None,
+    members: Annotated[int | None, typer.Option(min=1, help="How many of them are trained, to vote. [1]")] = None,
     from_: o.From = None,
     epochs: o.Epochs = None,
     steps: o.Steps = None,
@@ -71,6 +72,7 @@ def classify(
     flags = {
         "seed": seed,
         "origin": from_,
+        "members": members,
         "model": {"name": model, "mechanism": mechanism, "positions": positions},
         "data": {
             "train": data,
@@ -200,6 +202,99 @@ def language(
         },
     }
     run("language", flags, config, set_, import_, out, resume, overwrite, quiet, json_)
+
+
+@app.command("translate")
+def translate(
+    data: Annotated[
+        list[str] | None,
+        typer.Argument(help="Two aligned files, source and target (also .gz), or one table with two columns."),
+    ] = None,
+    source: Annotated[str | None, typer.Option(help="A table: column of the source, by name or number.")] = None,
+    target: Annotated[str | None, typer.Option(help="A table: column of the target.")] = None,
+    valid: Annotated[
+        list[str] | None,
+        typer.Option(help="Validation: --valid SOURCES --valid TARGETS, or one table. [a twentieth is set aside]"),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="transformer or rnn. [transformer]")] = None,
+    mechanism: o.Mechanism = None,
+    positions: o.Positions = None,
+    smoothing: Annotated[float | None, typer.Option(help="Label smoothing. [0.1]")] = None,
+    bleu: Annotated[
+        int | None, typer.Option(min=0, help="Evaluate by the BLEU of so many sentences. [0: by the loss]")
+    ] = None,
+    from_: o.From = None,
+    epochs: o.Epochs = None,
+    steps: o.Steps = None,
+    budget: o.Budget = None,
+    out: o.Out = None,
+    resume: o.Resume = False,
+    overwrite: o.Overwrite = False,
+    seed: o.Seed = None,
+    lr: o.Lr = None,
+    optimizer: o.Optimizer = None,
+    batch_tokens: o.BatchTokens = None,
+    accumulate: o.Accumulate = None,
+    patience: o.Patience = None,
+    average: o.Average = None,
+    tokenizer: Annotated[
+        str | None, typer.Option(help="bpe, chars, words, or spaces for text cut into words already. [bpe]")
+    ] = None,
+    vocab: Annotated[int | None, typer.Option(min=7, help="Size of the vocabulary of both sides. [8000]")] = None,
+    precision: o.Precision = None,
+    devices: o.Devices = None,
+    nodes: o.Nodes = None,
+    strategy: o.Strategy = None,
+    config: o.Config = None,
+    set_: o.Set = None,
+    import_: o.Imports = None,
+    quiet: o.Quiet = False,
+    json_: o.Json = False,
+) -> None:
+    """Train a translator. Without --epochs, --steps or --budget it takes five epochs.
+
+    \b
+    transformer   attention throughout, with any mechanism and positions
+    rnn           two recurrent nets with attention: --mechanism additive, bilinear or dot; --set model.feeding=true
+                  lets what was attended enter the decoder's state
+
+    \b
+    Examples:
+      regard train translate train.en train.de --valid val.en --valid val.de --epochs 2 --out runs/en-de
+      regard train translate train.en train.de --model rnn --mechanism bilinear --epochs 2 --vocab 400
+      regard train translate pairs.tsv --tokenizer spaces --smoothing 0 --epochs 2
+      regard train translate --resume --out runs/en-de
+    """
+    flags = {
+        "seed": seed,
+        "origin": from_,
+        "smoothing": smoothing,
+        "model": {"name": model, "mechanism": mechanism, "positions": positions},
+        "data": {
+            "train": data or None,
+            "valid": valid or None,
+            "source": source,
+            "target": target,
+            "bleu": bleu,
+            "batch_tokens": batch_tokens,
+        },
+        "tokenizer": {"kind": tokenizer, "vocab": vocab},
+        "train": {
+            "epochs": epochs,
+            "steps": steps,
+            "budget": seconds(budget),
+            "lr": lr,
+            "optimizer": optimizer,
+            "accumulate": accumulate,
+            "patience": patience,
+            "average": average,
+            "precision": precision,
+            "devices": devices,
+            "nodes": nodes,
+            "strategy": strategy,
+        },
+    }
+    run("translate", flags, config, set_, import_, out, resume, overwrite, quiet, json_)
 
 
 def run(

@@ -9,10 +9,12 @@ from torch import Tensor
 
 @dataclass
 class Classified:
-    """logits (b, classes), and further terms of the loss: name -> (sum over the batch, weight)."""
+    """logits (b, classes), and further terms of the loss: name -> (sum over the batch, weight); where several members
+    vote, what each of them says (members, b, classes): these are trained, and `logits` is the vote."""
 
     logits: Tensor
     terms: dict[str, tuple[Tensor, float]] = field(default_factory=dict)
+    each: Tensor | None = None
 
 
 def pick(states: Tensor, places: Tensor | None) -> Tensor:

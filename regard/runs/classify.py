@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from regard.data.read import Table, require_classes
 from regard.data.read import read as read_table
 from regard.data.tokenizer import Tokenizer
 from regard.errors import UserError, nearest
+from regard.models.committee import Committee
 from regard.models.fitted import Fitted
 from regard.runs.classifier import Classifier, as_numbers
 from regard.settings import DataSettings, Settings
@@ -44,6 +46,9 @@ class Data(DataSettings):
 
 @dataclass(frozen=True)
 class ClassifySettings(Settings):
+    """`members`: how many models of this design vote."""
+
+    members: int = 1
     data: Data = field(default_factory=Data)
 
 
@@ -79,6 +84,10 @@ def check(settings: ClassifySettings) -> None:
             f"data.labels says how many labels a document has, one or many, and was given {settings.data.labels!r}; "
             f"{nearest(settings.data.labels, AMOUNTS)}"
         )
+    if settings.members < 1:
+        raise UserError(f"members says how many models vote, 1 or more, and was given {settings.members}")
+    if settings.members > 1 and not hasattr(settings.model, "build"):
+        raise UserError(f"{settings.model_name} is fitted at once: its members would all say the same; leave them out")
 
 
 def check_config(config: Mapping[str, Any]) -> None:
@@ -139,7 +148,8 @@ def words(settings: ClassifySettings, found: Corpus) -> Tokenizer:
 
 
 def net(settings: ClassifySettings, config: Mapping[str, Any]) -> nn.Module:
-    return settings.model.build(config["vocab"], len(config["labels"]))
+    build = partial(settings.model.build, config["vocab"], len(config["labels"]))
+    return build() if settings.members == 1 else Committee([build() for _ in range(settings.members)])
 
 
 def task(

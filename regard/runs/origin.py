@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from regard import named
 from regard.data.tokenizer import Tokenizer
 from regard.errors import UserError
+from regard.models.committee import Committee
 from regard.models.fitted import Fits
 from regard.runs.folder import read_config, settings_of
 from regard.runs.kind import kind
@@ -111,6 +112,9 @@ def transfer(model: nn.Module, settings: Settings) -> Account:
     """Put the run's weights into the model, in place."""
     folder = Path(str(settings.origin))
     then = settings_of(read_config(folder))
+    if isinstance(model, Committee) and getattr(then, "members", 1) == 1:  # each starts from the one
+        accounts = [transfer(member, settings) for member in model.members]
+        return accounts[0]
     given = read_tensors(folder / "model.safetensors")
     change = PARTNERS.get((then.model_name, settings.model_name), dict) if then.task != settings.task else dict
     found, own = change(given), model.state_dict()

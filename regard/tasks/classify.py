@@ -90,7 +90,9 @@ class Classify:
     def loss(self, model: nn.Module, batch: DocumentBatch) -> Mapping[str, Term]:
         out = model(batch.ids, batch.mask, batch.sentences)
         weights = None if self.weights is None else torch.from_numpy(self.weights).to(out.logits)
-        terms = {"classes": Term(class_loss(out.logits, batch.labels, weights))}
+        each = out.logits[None] if out.each is None else out.each
+        loss = torch.stack([class_loss(logits, batch.labels, weights) for logits in each]).mean()
+        terms = {"classes": Term(loss)}
         return terms | {name: Term(total, weight) for name, (total, weight) in out.terms.items()}
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:

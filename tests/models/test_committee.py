@@ -1,0 +1,147 @@
+"""Several models that vote: what they say, what is trained, what is seen of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from regard.data.read import Table
+from regard.errors import UserError
+from regard.inspect import explain, maps, record
+from regard.models import han, self_attentive
+from regard.models.committee import Committee
+from regard.runs.run import Run
+from regard.runs.start import train
+from regard.tasks.classify import Classify, DocumentBatch
+from regard.testing import check_model
+
+VOCAB, CLASSES = 31, 3
+
+
+def quiet(line: str) -> None:
+    pass
+
+
+def batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    torch.manual_seed(1)
+    mask = torch.arange(11) < torch.tensor([11, 7])[:, None]
+    return torch.randint(6, VOCAB, mask.shape) * mask, mask, (torch.arange(11) // 5).expand(2, -1)
+
+
+def committee(members: int = 3) -> Committee:
+    torch.manual_seed(0)
+    return Committee([han.Config(13, 7, 11).build(VOCAB, CLASSES) for _ in range(members)]).eval()
+
+
+def test_keeps_the_contract():
+    check_model(committee(2), *batch())
+
+
+def test_says_what_the_members_say_in_the_geometric_mean():
+    model = committee()
+    said = [F.softmax(member(*batch()).logits, -1) for member in model.members]
+    product = (said[0] * said[1] * said[2]) ** (1 / 3)
+    torch.testing.assert_close(F.softmax(model(*batch()).logits, -1), product / product.sum(-1, keepdim=True))
+
+
+def test_each_member_is_trained_on_its_own_loss():
+    model, labels = committee(), torch.tensor([2, 0])
+    task = Classify.__new__(Classify)
+    task.weights = None
+    ids, mask, sentences = batch()
+    task.loss(model, DocumentBatch(ids, mask, sentences, labels, 18, 2.0))["classes"].sum.backward()
+    for member in model.members:
+        got = member.get_parameter("head.weight").grad
+        alone = torch.autograd.grad(
+            F.cross_entropy(member(*batch()).logits, labels, reduction="sum"), member.get_parameter("head.weight")
+        )[0]
+        torch.testing.assert_close(got, alone / 3)
+
+
+def test_penalties_are_the_mean_of_the_members():
+    torch.manual_seed(0)
+    config = self_attentive.Config(13, 7, 11, hops=3, penalty=0.5, features=5)
+    model = Committee([config.build(VOCAB, CLASSES) for _ in range(2)]).eval()
+    (total, weight) = model(*batch()).terms["penalty"]
+    each = [member(*batch()).terms["penalty"] for member in model.members]
+    torch.testing.assert_close(total, (each[0][0] + each[1][0]) / 2)
+    assert weight == each[0][1]
+
+
+def test_the_picture_is_of_all_members():
+    model = committee()
+    sizes = {"tokens": 11, "sentences": 3, "document": 1}
+    with record(model) as recording:
+        model(*batch())
+    found = explain(maps(recording, 0, sizes))
+    assert found is not None
+    alone = []
+    for member in model.members:
+        with record(member) as recording:
+            member(*batch())
+        one = explain(maps(recording, 0, sizes))
+        assert one is not None
+        alone.append(one.tokens)
+    torch.testing.assert_close(found.tokens, torch.stack(alone).mean(0))
+    assert "3 members" in found.how
+
+
+def test_from_the_file_to_the_picture(tmp_path: Path):
+    texts = [f"a {word} day number {i}" for i in range(40) for word in ("lovely", "dreadful")]
+    table = Table(texts, ["good", "bad"] * 40, [], "f", 80)
+    settings = {
+        "members": 2,
+        "model": {"embed": 12, "hidden": 8, "attention": 8, "ngrams": 2, "table": 50},
+        "train": {"steps": 40, "lr": 0.02},
+    }
+    run = train("classify", table, model="han", out=tmp_path / "run", settings=settings, progress=False, say=quiet)
+    again = Run.load(tmp_path / "run")
+    assert run.predict("a dreadful day").label == "bad"
+    assert again.predict("a dreadful day") == run.predict("a dreadful day")
+    assert again.look("a lovely day").data["weights_how"].endswith("mean of 2 members")
+    first, second = (again.model.get_submodule(f"members.{i}.head").weight for i in (0, 1))
+    assert not torch.equal(first, second)
+    begun = train(
+        "classify",
+        table,
+        out=tmp_path / "more",
+        origin=tmp_path / "run",
+        settings=settings | {"train": {"steps": 1}},
+        progress=False,
+        say=quiet,
+    )
+    assert begun.settings.members == 2
+
+
+def test_one_run_starts_each_member(tmp_path: Path):
+    texts = [f"a {word} day number {i}" for i in range(20) for word in ("lovely", "dreadful")]
+    table = Table(texts, ["good", "bad"] * 20, [], "f", 40)
+    shape = {
+        "model": {"embed": 12, "hidden": 8, "attention": 8},
+        "train": {"steps": 1, "lr": 1e-9, "weight_decay": 0.0},
+    }
+    one = train("classify", table, model="han", out=tmp_path / "one", settings=shape, progress=False, say=quiet)
+    two = train(
+        "classify",
+        table,
+        out=tmp_path / "two",
+        origin=tmp_path / "one",
+        settings=shape | {"members": 2},
+        progress=False,
+        say=quiet,
+    )
+    for i in (0, 1):
+        torch.testing.assert_close(
+            two.model.get_parameter(f"members.{i}.embedding.weight"), one.model.get_parameter("embedding.weight")
+        )
+
+
+def test_what_is_fitted_does_not_vote(tmp_path: Path):
+    table = Table(["good day", "bad day"] * 10, ["good", "bad"] * 10, [], "f", 20)
+    with pytest.raises(UserError, match="leave them out"):
+        train("classify", table, model="nb-svm", out=tmp_path / "r", settings={"members": 3}, say=quiet)
+    with pytest.raises(UserError, match="1 or more"):
+        train("classify", table, model="han", out=tmp_path / "r", settings={"members": 0}, say=quiet)
