@@ -71,7 +71,7 @@ def attention(name: str, layer: MultiHead, n: int, m: int | None = None) -> Item
     cost = layer.cost(n, m)
     backward = 2 * cost.flops
     width, values = getattr(mechanism, "key_width", None), mechanism.value_width
-    if mechanism.name in FUSED and width == values and mechanism.positions.kind != "bias":
+    if width is not None and width == values and mechanism.name in FUSED and mechanism.positions.kind != "bias":
         project = mechanism.projecting(n, m) if hasattr(mechanism, "projecting") else None  # type: ignore[operator]
         if project is None:
             project = 2 * mechanism.heads * (n * mechanism.dim * width + m * mechanism.memory_dim * (width + values))

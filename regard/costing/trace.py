@@ -104,8 +104,8 @@ class Trace(TorchDispatchMode):
 
 
 def part_of(tensor: Tensor, depth: Depth = NEW) -> Part:
-    start, shape, stride = tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride())
-    reach = sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
+    start, shape, stride = int(tensor.storage_offset()), tuple(tensor.shape), tuple(tensor.stride())
+    reach = int(sum((size - 1) * step for size, step in zip(shape, stride, strict=True)))
     return Part(start, start + reach + 1 if tensor.numel() else start, stride, shape, depth)
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from regard.layers.multihead import MultiHead
 from regard.seam import normalise
+
+M = TypeVar("M", bound=nn.Module)
 
 
 def noise(*shape: int, seed: int) -> Tensor:
@@ -32,7 +35,8 @@ def layer(dim: int, heads: int, mechanism: str = "dot", *, seed: int, **options)
     return made.eval()
 
 
-def shaken(module: nn.Module) -> nn.Module:
+def shaken(module: M) -> M:
+    """Every parameter moved a little, so that a bias of zero hides nothing."""
     with torch.no_grad():
         for p in module.parameters():
             p.add_(0.1 * torch.randn_like(p))

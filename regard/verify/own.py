@@ -260,15 +260,16 @@ def compiled(s: Subject) -> Found:
     """Traced by torch.compile (aot_eager: the graph, without generated code)."""
     whole = torch.ones_like(s.mask)
     out = s(mask=whole)
-    torch._dynamo.reset()
+    torch.compiler.reset()
     try:
-        traced: Any = torch.compile(s.model, backend="aot_eager")
-        far = apart(s(mask=whole, model=traced), out)
+        traced: Any = torch.compile(s.logits, backend="aot_eager")
+        with torch.no_grad():
+            far = apart(traced(s.model, s.ids, whole), out)
     except Exception as problem:
         said = str(problem).strip().splitlines()
         return Found({"could not be compiled": said[0][:200] if said else repr(problem)}, {"compiled is eager": None})
     finally:
-        torch._dynamo.reset()
+        torch.compiler.reset()
     return Found({"difference": far}, {"compiled is eager": far < CLOSE})
 
 

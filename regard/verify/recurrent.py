@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -56,7 +58,8 @@ def roles(seed: int) -> Found:
     decoder, words, memory = _made(seed)
     weights, states, _ = decoder(words, memory)
     alpha = torch.cat([w[0, 0] for w in weights]).detach()
-    w = decoder.attention.mechanism.q.weight  # W^T: (memory_dim, dim)
+    mechanism: Any = decoder.attention.mechanism
+    w = mechanism.q.weight  # W^T: (memory_dim, dim)
     by_hand = weigh(torch.cat(states).detach() @ w.T @ memory.T)
     layer = torch.cat([decoder.attention(s[None], memory[None])[0] for s in states]).detach()
     # Roles turned round: source states ask, target states answer.

@@ -1,0 +1,127 @@
+"""What the trained statements train on is what they say, trainings repeat, and the machinery around them works at a
+size that takes seconds. Whether they hold is for `regard verify --trained`."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from regard import verify
+from regard.verify import by_length, facts, hops, isolation, learning, recall
+from regard.verify.numbers import interval
+
+
+def test_there_is_a_trained_row_for_each_topic_that_wants_one():
+    ids = {claim.id for claim in verify.CLAIMS if claim.kind == "trained"}
+    assert {
+        "relative-copying", "relative-recall", "synthesizer-recall", "penalty-trained", "pretraining-facts",
+        "made-up-answers", "guessing-by-likeness", "bias", "parity-trained", "han-isolation",
+    } <= ids  # fmt: skip
+
+
+def test_the_same_seed_trains_the_same():
+    def once(seed: int) -> torch.Tensor:
+        model = learning.fit(by_length.attention(1, 2, dim=8), by_length.batches("parity", seed, 8), steps=3, seed=seed)
+        return torch.cat([p.flatten() for p in model.parameters()])
+
+    assert torch.equal(once(1), once(1))
+    assert not torch.equal(once(1), once(2))
+
+
+def test_training_learns_something():
+    """One symbol decides: whoever trains at all knows it."""
+    draw = np.random.default_rng(0)
+
+    def batch(step: int):
+        ids = torch.from_numpy(draw.integers(1, 3, (64, 4)))
+        return ids, ids[:, 0] - 1
+
+    model = learning.fit(by_length.attention(1, 2, dim=16), batch, steps=120, seed=0, lr=5e-3)
+    assert learning.accuracy(model, *batch(0)) > 0.95
+
+
+def test_accuracy_asks_only_what_is_asked():
+    class Says(torch.nn.Module):
+        def forward(self, ids):
+            return torch.nn.functional.one_hot(ids, 5).float()
+
+    ids = torch.tensor([[1, 2, 3]])
+    assert learning.accuracy(Says(), ids, torch.tensor([[1, -100, 4]]), learning.written) == 0.5
+
+
+def test_copying_and_recall_ask_for_what_stood_there():
+    draw = np.random.default_rng(0)
+    ids, targets = recall.copying(draw, 12, 5)
+    assert (targets[:, recall.LAG :] == ids[:, : -recall.LAG]).all()
+    assert (targets[:, : recall.LAG] == recall.NONE).all()
+    ids, targets = recall.recalling(draw, 13, 50)
+    for row, wanted in zip(ids.tolist(), targets[:, -1].tolist(), strict=True):
+        pairs = dict(zip(row[:-1:2], row[1::2], strict=True))
+        assert pairs[row[-1]] == wanted
+        assert len(pairs) == 6
+
+
+def test_worlds_of_facts():
+    people = facts.world(3)
+    assert len({tuple(row) for row in people.names}) == facts.PEOPLE
+    ids, targets = people.questions(np.arange(4))
+    assert (targets[:, -1].numpy() == facts.FIRST_PLACE + people.place[:4]).all()
+    assert (targets[:, :-1] == facts.NONE).all()
+    assert ids[0, 0] == facts.ASK
+    names, _ = facts.unseen(3, people)
+    assert not {tuple(row) for row in names} & {tuple(row) for row in people.names}
+    own = facts.world(3, 0.7)
+    share = (own.place // (facts.PLACES // facts.GROUPS) == own.group).mean()
+    assert share == pytest.approx(0.7 + 0.3 / 3, abs=0.08)
+
+
+def test_groups_dealt_out_by_chance_are_near_each_other():
+    draw = np.random.default_rng(0)
+    group = np.arange(300) % 3
+    leaning = torch.eye(3, dtype=torch.float64)[torch.from_numpy(group)]
+    assert facts._apart(leaning, group) == pytest.approx(1.0)
+    assert facts._apart(leaning, draw.permutation(group)) < 0.2
+
+
+def test_lists_and_hops():
+    ids, colour = isolation.texts(np.random.default_rng(0), 40, isolation.THINGS, True)
+    for row, wanted in zip(ids.tolist(), colour.tolist(), strict=True):
+        listed = dict(zip(row[3::2], row[2::2], strict=True))
+        assert listed[row[1]] == isolation.FIRST_COLOUR + wanted
+    ids, label = hops.texts(np.random.default_rng(0), 200)
+    exactly_one = [(1 in row) != (2 in row) for row in ids.tolist()]
+    assert exactly_one == label.bool().tolist()
+
+
+@pytest.mark.parametrize("name", ["none", "P", "KL"])
+def test_terms_of_hops_have_gradients(name):
+    config = hops.self_attentive.Config(embed=6, hidden=5, attention=4, hops=3, penalty=0.0, features=8, dropout=0.0)
+    model = config.build(hops.WORDS + 1, 2)
+    ids, _ = hops.texts(np.random.default_rng(0), 4)
+    assert 0 < hops.alike(model, ids) <= 1.0 + 1e-6
+    term = hops.TERMS[name]
+    if term is not None:
+        term(model, ids).backward()
+        assert model.pool.context.weight.grad.abs().max() > 0
+
+
+def test_limits_page(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(by_length, "ASKED", (8,))
+    out = by_length.everything(tmp_path / "limits.html", quick=True)
+    text = out.read_text()
+    assert text.count("<svg") == 2
+    assert "https://" not in text
+    found = json.loads((tmp_path / "limits.json").read_text())
+    assert set(found) == {"parity", "dyck-1"}
+    assert all(0 <= y <= 1 for y in found["parity"]["LSTM"]["y"])
+    assert "dyck-1" in capsys.readouterr().out
+
+
+def test_interval():
+    mean, low, high = interval([1.0, 2.0, 3.0])
+    assert mean == 2.0
+    assert (low, high) == pytest.approx((2 - 4.3027 / 3**0.5, 2 + 4.3027 / 3**0.5), rel=1e-3)
+    assert interval([0.5])[1] == -float("inf")
