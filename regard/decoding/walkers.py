@@ -90,7 +90,9 @@ class Prepared:
     def __init__(self, model: GPT, blocks: list[Block], precision: str = "float32"):
         self.model, self.blocks = model, blocks
         self.positions, self.embed = model.positions, model.embed.weight.detach()
-        self.norm, self.head = prepared_norm(model.norm), linears.linear(precision)(model.embed.weight, None)
+        self.norm, self.head = prepared_norm(model.norm), model.head
+        if getattr(model, "adaptive", None) is None:
+            self.head = linears.linear(precision)(model.embed.weight, None)
 
     def read(self, texts: Texts, room: int) -> Tensor:
         ids, mask, at = left(texts)

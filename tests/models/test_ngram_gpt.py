@@ -120,7 +120,48 @@ def test_triples_are_learnt_at_once(tmp_path: Path):
     assert regard.load(run.folder).metrics == run.metrics
 
 
+@torch.inference_mode()
+def test_an_adaptive_head_gives_chances_and_the_same_loss_by_the_short_way():
+    made, ids = net(cuts=(9, 15)), torch.randint(6, VOCAB, (2, 8))
+    logits = made(ids)
+    torch.testing.assert_close(logits.exp().sum(-1), torch.ones(2, 8))
+    targets = torch.randint(6, VOCAB, (2, 8))
+    long = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
+    torch.testing.assert_close(made(ids, targets=targets), long.view(2, 8))
+    whole = net()
+    torch.testing.assert_close(
+        whole(ids, targets=targets).sum(),
+        torch.nn.functional.cross_entropy(whole(ids).flatten(0, 1), targets.flatten(), reduction="sum"),
+    )
+    at = torch.tensor([3, 9])
+    torch.testing.assert_close(made(ids, places=at), logits.flatten(0, 1)[at])
+    way = walker(made)
+    torch.testing.assert_close(way.read(ids.tolist(), 2), logits[:, -1], atol=1e-5, rtol=1e-5)
+
+
+def test_an_adaptive_head_is_trained_and_measured(tmp_path: Path):
+    (tmp_path / "text.txt").write_text("one two three four five six\n" * 300)
+    settings = {
+        "model": {"dim": 16, "layers": 1, "heads": 1, "ngrams": 2, "cuts": [8, 10]},
+        "data": {"block": 14, "batch_tokens": 140},
+        "tokenizer": {"kind": "spaces"},
+        "train": {"steps": 60, "lr": 0.02, "optimizer": "muon"},
+    }
+    run = regard.train(
+        "language", tmp_path / "text.txt", model="ngram-gpt", out=tmp_path / "run", settings=settings, progress=False,
+        say=lambda line: None,
+    )  # fmt: skip
+    assert run.metrics["word_perplexity"] < 1.3
+    again = regard.load(run.folder)
+    assert again.evaluate(tmp_path / "text.txt", say=lambda line: None)["word_perplexity"] < 1.3
+    assert again.generate("one two", tokens=3, temperature=0.0)[0].text.split()[:3] == ["three", "four", "five"]
+
+
 def test_what_cannot_be_meant():
+    with pytest.raises(UserError, match="must rise"):
+        ngram_gpt.Config(cuts=(15, 9)).build(VOCAB)
+    with pytest.raises(UserError, match="vocabulary of 23"):
+        ngram_gpt.Config(cuts=(9, 99)).build(VOCAB)
     with pytest.raises(UserError, match="ngrams=1"):
         ngram_gpt.Config(ngrams=1).build(VOCAB)
     with pytest.raises(UserError, match="table"):
