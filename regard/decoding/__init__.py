@@ -1,6 +1,8 @@
-"""Decoding: let a model write on, or fill in what is missing."""
+"""Decoding: let a model write on, translate, or fill in what is missing."""
 
+from regard.decoding.beam import Beam, Said
 from regard.decoding.generate import Writer, Written, generate
 from regard.decoding.sampling import GREEDY, Sampling
+from regard.decoding.translate import Interpreter
 
-__all__ = ["GREEDY", "Sampling", "Writer", "Written", "generate"]
+__all__ = ["GREEDY", "Beam", "Interpreter", "Said", "Sampling", "Writer", "Written", "generate"]

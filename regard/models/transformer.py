@@ -12,7 +12,7 @@ sequence is used within each side, and the dot product between them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +24,7 @@ from regard.layers.stack import Stack
 from regard.masks import Mask
 from regard.mechanisms import MECHANISMS
 from regard.memory import Memory, after
+from regard.models.output import pick
 from regard.places import At
 from regard.positions import Positions
 
@@ -47,6 +48,9 @@ class Config:
     norm: str = "post"
     dropout: float = 0.1
 
+    def build(self, vocab: int) -> Transformer:
+        return Transformer(replace(self, vocab=vocab))
+
 
 BASE = Config(vocab=37_000, dim=512, hidden=2048, layers=6, heads=8)
 
@@ -67,12 +71,18 @@ class Transformer(nn.Module):
         self._start()
 
     def forward(
-        self, source: Tensor, target: Tensor, *, source_mask: Tensor | None = None, target_mask: Tensor | None = None
+        self,
+        source: Tensor,
+        target: Tensor,
+        *,
+        source_mask: Tensor | None = None,
+        target_mask: Tensor | None = None,
+        places: Tensor | None = None,
     ) -> Tensor:
-        """source (b, m), target (b, n) to logits of the next target word (b, n, vocab). Masks: True for what is
-        real."""
+        """source (b, m), target (b, n) to logits of the next target word (b, n, vocab), or (k, vocab) of some places
+        only, counted through all rows. Masks: True for what is real."""
         read = self.read(self.encode(source, mask=source_mask), mask=source_mask)
-        return self.decode(target, read, mask=target_mask)
+        return self.decode(target, read, mask=target_mask, places=places)
 
     def encode(self, ids: Tensor, *, mask: Mask | Tensor | None = None) -> Tensor:
         """What is known at each place of the source, (b, m, dim)."""
@@ -85,12 +95,19 @@ class Transformer(nn.Module):
         """The source as each decoder layer regards it: read once, for all steps."""
         return [layer.source.remember(states, mask=mask) for layer in self.decoder]
 
-    def decode(self, ids: Tensor, source: list[Memory], *, mask: Mask | Tensor | None = None) -> Tensor:
+    def decode(
+        self,
+        ids: Tensor,
+        source: list[Memory],
+        *,
+        mask: Mask | Tensor | None = None,
+        places: Tensor | None = None,
+    ) -> Tensor:
         """All target places at once, (b, n) to (b, n, vocab)."""
         x = self._embed(ids, range(ids.shape[1]))
         for layer, memory in zip(self.decoder, source, strict=True):
             x = layer(x, memory, mask=mask)
-        return self.head(self.decoder_norm(x))
+        return self.head(self.decoder_norm(pick(x, places)))
 
     def step(self, ids: Tensor, past: list[Memory] | None, source: list[Memory]) -> tuple[Tensor, list[Memory]]:
         """The next target words (b, new) to logits, and the memories to go on from, one per layer."""

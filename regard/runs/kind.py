@@ -22,7 +22,11 @@ from regard.training.task import Task
 if TYPE_CHECKING:
     from regard.runs.run import Run
 
-KINDS = {"classify": "regard.runs.classify", "language": "regard.runs.language"}
+KINDS = {
+    "classify": "regard.runs.classify",
+    "language": "regard.runs.language",
+    "translate": "regard.runs.translate",
+}
 
 Say = Callable[[str], Any]
 

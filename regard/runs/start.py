@@ -45,7 +45,7 @@ def train(
     out: str | Path | None = None,
     text: str | None = None,
     label: str | None = None,
-    valid: str | Path | None = None,
+    valid: str | Path | Sequence[str | Path] | None = None,
     epochs: int | None = None,
     steps: int | None = None,
     budget: str | float | None = None,
@@ -77,7 +77,7 @@ def train(
         "data": {"train": None if table else _paths(data), "text": text, "label": label},
         "train": {"epochs": epochs, "steps": steps, "budget": seconds(budget)},
     }
-    given["data"]["valid"] = None if valid is None else str(valid)
+    given["data"]["valid"] = _paths(valid)
     tree = merge(tree, _without_none(given))
     if resume and out is None:
         raise UserError("which run is to be resumed? name its folder: --resume --out RUN")
