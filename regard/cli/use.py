@@ -52,31 +52,45 @@ def _say(json_: bool) -> Any:
 def evaluate(
     run: RunFolder,
     file: Annotated[str, typer.Argument(help="A file or folder like the one of training (with labels).")],
+    references: Annotated[str | None, typer.Argument(help="Translators: the file of references.")] = None,
     text: Annotated[str | None, typer.Option(help="Column of the text, if not that of training.")] = None,
     label: Annotated[str | None, typer.Option(help="Column of the class, if not that of training.")] = None,
     stride: Annotated[int | None, typer.Option(min=1, help="Language: how far the window moves.")] = None,
+    source: Annotated[str | None, typer.Option(help="Translators, of a table: column of the source.")] = None,
+    target: Annotated[str | None, typer.Option(help="Translators, of a table: column of the reference.")] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="Translators: beams; 1 is greedy. [5]")] = None,
+    alpha: Annotated[float | None, typer.Option(min=0.0, help="Translators: power of the length. [1]")] = None,
+    precision: Annotated[str | None, typer.Option(help="Translators: float32, float16 or int8. [float32]")] = None,
+    alignments: Annotated[Path | None, typer.Option(help="Translators: true links (Pharaoh) of words.")] = None,
     import_: Imports = None,
     json_: Json = False,
 ) -> None:
     """Measure a run on a file. Classifiers: accuracy, macro-F1, loss, and the numbers of each class. Language models:
-    nats a token, perplexity, bits per character and byte, or the accuracy of the missing word.
+    nats a token, perplexity, bits per character and byte, or the accuracy of the missing word. Translators: BLEU, chrF
+    and TER by sacrebleu, with their signatures; `_lc` is without letter case.
 
     \b
     Examples:
       regard evaluate runs/han test.csv --json
       regard evaluate runs/gpt corpus.txt --stride 32
+      regard evaluate runs/en-de val.en val.de --beam 5
     """
     opened = open_run(run, import_, "evaluate")
-    given = {k: v for k, v in {"text": text, "label": label, "stride": stride}.items() if v is not None}
+    given: dict[str, Any] = {"text": text, "label": label, "stride": stride, "source": source, "target": target}
+    given |= {"references": references, "beam": beam, "alpha": alpha, "precision": precision, "alignments": alignments}
+    given = {k: v for k, v in given.items() if v is not None}
     for name in given.keys() - inspect.signature(opened.evaluate).parameters.keys():
-        raise UserError(f"--{name} says nothing to a run of {opened.settings.task!r}; leave it out")
+        said = "a second file" if name == "references" else f"--{name}"
+        raise UserError(f"{said} says nothing to a run of {opened.settings.task!r}; leave it out")
     measured = opened.evaluate(file, **given, say=_say(json_))
     if json_:
         print(json.dumps(measured))
         return
-    classes = measured.pop("classes", {})
+    classes, signatures = measured.pop("classes", {}), measured.pop("signatures", {})
     for name, value in measured.items():
         print(f"{name:15} {value:,}" if isinstance(value, int) else f"{name:15} {value:.4f}")
+    for name, signature in signatures.items():
+        print(f"{name:15} {signature}")
     if classes:
         print(_by_class(classes))
 
@@ -174,8 +188,10 @@ def look(
     if json_:
         print(json.dumps({k: v for k, v in seen.data.items() if k != "maps"}, ensure_ascii=False))
         return
-    prediction = seen.data["prediction"]
-    print(f"{prediction['label']}\t{prediction['probabilities'][prediction['label']]:.4f}")
+    if prediction := seen.data.get("prediction"):
+        print(f"{prediction['label']}\t{prediction['probabilities'][prediction['label']]:.4f}")
+    if translation := seen.data.get("translation"):
+        print(translation)
     if seen.data.get("faithfulness"):
         print(seen.data["faithfulness"]["sentence"])
     for note in seen.data["notes"]:

@@ -77,3 +77,27 @@ def speaking(tmp_path_factory) -> Path:
         given = {"objective": objectives[model], "steps": 2, "out": folder / model, "settings": settings}
         regard.train("language", folder / "corpus.txt", model=model, **given, **quiet)
     return folder
+
+
+def write_pairs(folder: Path, count: int = 40, seed: int = 0) -> None:
+    """train.en, train.de, val.en, val.de and pairs.tsv: words that are turned round."""
+    for name, texts in (("train", generate(count, seed)), ("val", generate(8, seed + 1))):
+        lines = [" ".join(review.text.split()[:6]) for review in texts]
+        (folder / f"{name}.en").write_text("".join(f"{line}\n" for line in lines))
+        (folder / f"{name}.de").write_text("".join(f"{line[::-1]}\n" for line in lines))
+        if name == "train":
+            (folder / "pairs.tsv").write_text("".join(f"{line}\t{line.upper()}\n" for line in lines))
+
+
+@pytest.fixture(scope="session")
+def translating(tmp_path_factory) -> Path:
+    """A folder with a small translator, en-de, that every test may read and none may change."""
+    import regard
+
+    folder = tmp_path_factory.mktemp("translating")
+    write_pairs(folder)
+    settings = {"model": {"dim": 32, "hidden": 32, "layers": 2}, "tokenizer": {"vocab": 300}}
+    quiet = {"progress": False, "say": lambda line: None}
+    files = [folder / "train.en", folder / "train.de"]
+    regard.train("translate", files, steps=3, settings=settings, out=folder / "en-de", **quiet)
+    return folder

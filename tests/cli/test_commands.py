@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import write_corpus, write_reviews
+from conftest import write_corpus, write_pairs, write_reviews
 from typer.main import get_command
 
 import regard
@@ -39,7 +39,7 @@ def test_every_command_has_an_example():
 
 
 @pytest.mark.parametrize("line", [e for e in examples() if not re.search(r"regard (demo|import|export)", e)])
-def test_example_runs(line, cli, trained, speaking, tmp_path):
+def test_example_runs(line, cli, trained, speaking, translating, tmp_path):
     for name, count in (("test.csv", 20), ("new.csv", 5)):
         write_reviews(tmp_path / name, count, seed=1)
     (tmp_path / "lines.txt").write_text("We loved it.\n\nIt was dull.\n")
@@ -51,6 +51,9 @@ def test_example_runs(line, cli, trained, speaking, tmp_path):
     for model in ("gpt", "bert", "birnn"):
         if f"runs/{model}" in line and (f"--out runs/{model}" not in line or "--resume" in line):
             shutil.copytree(speaking / model, tmp_path / "runs" / model)
+    write_pairs(tmp_path)
+    if "runs/en-de" in line and ("--out runs/en-de" not in line or "--resume" in line):
+        shutil.copytree(translating / "en-de", tmp_path / "runs" / "en-de")
     piped = re.match(r"cat (\S+) \| (.*)", line)
     stdin = (tmp_path / piped[1]).read_text() if piped else None
     code, out, err = cli(*shlex.split(piped[2] if piped else line)[1:], stdin=stdin)

@@ -1,0 +1,205 @@
+"""Three ways through a model of two sides, each with the same words: read the sources, then one word of each beam.
+
+    Prepared    prepared weights; the beams of a sentence are places that stand beside each other: dot attention
+    Remembered  what came before is kept as the layers' `Memory`, a row for each beam: any mechanism and positions
+    Recurrent   a state for each beam
+
+A source is read once for all of its beams. In `Prepared` and `Recurrent` the beams are queries of one row, so that
+nothing of the source is copied; in `Prepared` the past is not copied either: each beam sees, of what its sentence has
+said, its own past alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.decoding import linears
+from regard.decoding.blocks import Block, prepare, prepared_norm
+from regard.decoding.cache import Cache
+from regard.decoding.walkers import watched
+from regard.errors import UserError
+from regard.memory import Memory
+from regard.models.marian import Marian
+from regard.models.rnn_translator import RNNTranslator
+from regard.models.transformer import Transformer
+from regard.positions.base import Positions
+from regard.positions.rotary import Rotary
+
+BLOCK = 64
+"""The vocabulary is filled up to a multiple of this; beam.py looks at the words in such blocks."""
+
+
+class Speaker(Protocol):
+    def read(self, source: Tensor, mask: Tensor | None, begin: int, room: int) -> Tensor:
+        """Read sources (b, m) and say `begin`; the logits of the first word, (b, 1, vocab or more). `room` words may
+        follow in each beam."""
+        ...
+
+    def step(self, words: Tensor, parents: Tensor) -> Tensor:
+        """One more word of each beam (b, w), which goes on from the beam `parents` (b, w) of the step before; the
+        logits of the next, (b, w, vocab or more)."""
+        ...
+
+    def select(self, rows: Tensor) -> None:
+        """Go on with these sentences."""
+        ...
+
+
+class Prepared:
+    def __init__(self, model: Transformer | Marian, blocks: list[Block], never: Iterable[int], precision: str):
+        self.model, self.blocks, self.positions = model, blocks, model.positions
+        self.norm = prepared_norm(getattr(model, "decoder_norm", nn.Identity()))
+        weight, bias = model.embed.weight.detach(), model.bias.detach().clone()
+        self.embed = weight * model.scale
+        bias[list(never)] = -torch.inf
+        extra = -len(weight) % BLOCK
+        self.head = linears.linear(precision)(
+            F.pad(weight, (0, 0, 0, extra)), F.pad(bias, (0, extra), value=-torch.inf)
+        )
+
+    def read(self, source: Tensor, mask: Tensor | None, begin: int, room: int) -> Tensor:
+        self.source = self.model.read(self.model.encode(source, mask=mask), mask=mask)
+        self.source = [
+            Memory(memory.keys.contiguous(), memory.values.contiguous(), memory.at) for memory in self.source
+        ]
+        self.hidden = None
+        if mask is not None:
+            self.hidden = torch.zeros(mask.shape).masked_fill_(~mask, -torch.inf)[:, None, None]
+        b, self.said, self.seen = len(source), 0, None
+        self.room, self.columns = room, torch.zeros(0, dtype=torch.long)
+        self.caches = [Cache(_nothing(memory, b), 1) for memory in self.source]
+        return self.step(torch.full((b, 1), begin), torch.zeros(b, 1, dtype=torch.long))
+
+    def step(self, words: Tensor, parents: Tensor) -> Tensor:
+        b, w = words.shape
+        at = range(self.said, self.said + 1)
+        x = self.positions.embed(self.embed.index_select(0, words.view(-1))[:, None], at).flatten(0, 1)
+        bias = self._bias(parents, at)
+        for block, cache, source in zip(self.blocks, self.caches, self.source, strict=True):
+            x = block(x, cache, source, at=at, bias=bias, source_bias=self.hidden)
+        self.said += 1
+        return self.head(self.norm(x)).view(b, w, -1)
+
+    def select(self, rows: Tensor) -> None:
+        for cache in self.caches:
+            cache.select(rows)
+        self.source = [Memory(m.keys.index_select(0, rows), m.values.index_select(0, rows), m.at) for m in self.source]
+        self.seen = None if self.seen is None else self.seen.index_select(0, rows)
+        self.hidden = None if self.hidden is None else self.hidden.index_select(0, rows)
+
+    def _bias(self, parents: Tensor, at: range) -> Tensor | None:
+        """What is added to the scores: -inf for what other beams have said, and what positions add."""
+        (b, w), taken = parents.shape, self.caches[0].taken
+        placed = self.positions.kind == "bias"
+        if placed:
+            self.columns = torch.cat((self.columns, torch.full((w,), at.start)))
+        if w == 1 and self.seen is None:
+            return self.positions.bias(at, self.columns) if placed else None
+        if self.seen is None:  # all that was said before beams part is seen by all
+            self.seen = torch.zeros(b, w, taken + w * min(self.room, 64))
+            self.own = torch.full((w, w), -torch.inf).fill_diagonal_(0.0)
+            self.first = torch.arange(b)[:, None] * w
+        else:
+            if len(self.first) > b:
+                self.first = self.first[:b]
+            if taken + w > self.seen.shape[-1]:
+                self.seen = F.pad(self.seen, (0, self.seen.shape[-1] + w))
+            self.seen = self.seen.view(b * w, -1).index_select(0, (self.first + parents).view(-1)).view(b, w, -1)
+        self.seen.narrow(2, taken, w).copy_(self.own)
+        seen = self.seen.narrow(2, 0, taken + w)[:, None]
+        return seen + self.positions.bias(at, self.columns) if placed else seen
+
+
+class Remembered:
+    def __init__(self, model: Transformer | Marian, never: Iterable[int]):
+        self.model, self.never = model, list(never)
+
+    def read(self, source: Tensor, mask: Tensor | None, begin: int, room: int) -> Tensor:
+        self.source, self.beams = self.model.read(self.model.encode(source, mask=mask), mask=mask), 1
+        self.past: list[Memory] | None = None
+        return self._said(torch.full((len(source), 1), begin))
+
+    def step(self, words: Tensor, parents: Tensor) -> Tensor:
+        b, w = words.shape
+        rows = (torch.arange(b)[:, None] * self.beams + parents).view(-1)
+        moved = w != self.beams or not torch.equal(rows, torch.arange(b * w))
+        if moved and self.past is not None:
+            self.past = [memory.select(rows) for memory in self.past]
+        if w != self.beams:
+            self.source = [memory.select(rows) for memory in self.source]
+            self.beams = w
+        return self._said(words)
+
+    def select(self, rows: Tensor) -> None:
+        each = (rows[:, None] * self.beams + torch.arange(self.beams)).view(-1)
+        self.source = [memory.select(each) for memory in self.source]
+        self.past = None if self.past is None else [memory.select(each) for memory in self.past]
+
+    def _said(self, words: Tensor) -> Tensor:
+        logits, self.past = self.model.step(words.reshape(-1, 1), self.past, self.source)
+        return _without(logits[:, -1], self.never).view(*words.shape, -1)
+
+
+class Recurrent:
+    def __init__(self, model: RNNTranslator, never: Iterable[int]):
+        self.model, self.never = model, list(never)
+
+    def read(self, source: Tensor, mask: Tensor | None, begin: int, room: int) -> Tensor:
+        self.source, self.state = self.model.read(self.model.encode(source, mask=mask), mask=mask)
+        self.said, self.beams = 0, 1
+        return self.step(torch.full((len(source), 1), begin), torch.zeros(len(source), 1, dtype=torch.long))
+
+    def step(self, words: Tensor, parents: Tensor) -> Tensor:
+        b, w = words.shape
+        if w > 1 or self.beams > 1:
+            rows = (torch.arange(b)[:, None] * self.beams + parents).view(-1)
+            self.state = tuple(part.index_select(1, rows) for part in self.state)
+        self.beams = w
+        logits, self.state = self.model.step(words.reshape(-1), self.source, self.state, self.said)
+        self.said += 1
+        return _without(logits, self.never).view(b, w, -1)
+
+    def select(self, rows: Tensor) -> None:
+        self.source = self.source.select(rows)
+        each = (rows[:, None] * self.beams + torch.arange(self.beams)).view(-1)
+        self.state = tuple(part.index_select(1, each) for part in self.state)
+
+
+def speaker(model: nn.Module, *, never: Iterable[int] = (), precision: str = linears.WHOLE) -> Speaker:
+    """The fastest way through this model. Another precision than float32 needs prepared weights."""
+    never = sorted(set(never))
+    if isinstance(model, Transformer | Marian) and _plain(model.positions) and not watched(model):
+        blocks = prepare(model.decoder, precision)
+        if blocks is not None:
+            return Prepared(model, blocks, never, precision)
+    if precision != linears.WHOLE:
+        raise UserError(
+            f"precision {precision!r} wants a Transformer with dot attention; this {type(model).__name__} has another "
+            "way of decoding: leave the precision out"
+        )
+    if isinstance(model, RNNTranslator):
+        return Recurrent(model, never)
+    if isinstance(model, Transformer | Marian):
+        return Remembered(model, never)
+    raise UserError(f"{type(model).__name__} is no model of two sides: it has nothing to translate with")
+
+
+def _plain(positions: Positions) -> bool:
+    """Positions that act in attention by distance alone."""
+    return not positions.inside or positions.by_distance or isinstance(positions, Rotary)
+
+
+def _nothing(like: Memory, b: int) -> Memory:
+    empty = like.keys.new_empty(b, like.keys.shape[1], 0, like.keys.shape[3])
+    return Memory(empty, empty, range(0))
+
+
+def _without(logits: Tensor, never: list[int]) -> Tensor:
+    if never:
+        logits[:, never] = -torch.inf
+    return F.pad(logits, (0, -logits.shape[-1] % BLOCK), value=-torch.inf)

@@ -1,0 +1,188 @@
+"""Which words belong together, by attention: the chosen translation is given to the model once more, whole, and what it
+attends to is recorded. So weights are always those of the translation that was chosen, whichever beams there were.
+
+Row t of the attention to the source is made while the word after place t is to be said: the decoder reads
+[BOS] w_1 .. w_n, and row t explains w_{t+1}, in a Transformer as in both recurrent decoders.
+
+A word of the translation is linked to the word of the source that has most of its weight, heads averaged. Of a
+Transformer's layers the last but one is asked, which aligns best as a rule (Garg et al. 2019, section 3.2).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from regard import viewer
+from regard.data import batches
+from regard.data.pairs import lines
+from regard.data.tokenizer import BOS, Tokenizer
+from regard.data.vocabulary import as_bytes
+from regard.errors import UserError
+from regard.inspect import attends, record
+
+if TYPE_CHECKING:
+    from regard.runs.look import Look
+    from regard.runs.translator import Links, Translator
+
+ROOM = 4096
+Weights = dict[str, np.ndarray]
+"""By site, (heads, words of the target, words of the source)."""
+
+
+def sites(run: Translator) -> list[str]:
+    """Where the source is attended to, the first layer first."""
+    found = [name for name in attends(run.net) if name.endswith("source.attend")]
+    return found or [name for name in attends(run.net) if name.startswith("decoder.")]
+
+
+def speaking(run: Translator) -> str:
+    """The site that is asked for links."""
+    names = sites(run)
+    return names[max(0, len(names) - 2)]
+
+
+@torch.no_grad()
+def attention(run: Translator, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Weights]:
+    """Of each pair of ids (the source with its end, the target without), what each target token attends to."""
+    chosen, found = sites(run), [{} for _ in sources]
+    lengths = [len(s) + len(t) for s, t in zip(sources, targets, strict=True)]
+    for part in batches.plan(lengths, ROOM, seed=0, epoch=0, shuffle=False):
+        source, mask = batches.pad([sources[i] for i in part])
+        target, _ = batches.pad([[BOS, *targets[i]] for i in part])
+        masks = {"source_mask": torch.from_numpy(mask)}
+        with record(run.net, chosen) as seen:
+            run.net(torch.from_numpy(source), torch.from_numpy(target), **masks)
+        for site in chosen:
+            weights = torch.cat([call.weights for call in seen.at(site)], 2).numpy()  # a call for each step, or one
+            for row, i in enumerate(part):
+                found[i][site] = weights[row, :, : len(targets[i]), : len(sources[i])]
+    return found
+
+
+def alignments(run: Translator, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Links]:
+    """Pairs (word of the source, word of the target) of each."""
+    raw, site, found = as_bytes(run.words), speaking(run), []
+    for weights, source, target in zip(attention(run, sources, targets), sources, targets, strict=True):
+        both = word_numbers(source[:-1], raw, run.words), word_numbers(target, raw, run.words)
+        found.append(links(weights[site].mean(0)[:, :-1], *both))
+    return found
+
+
+def links(weights: np.ndarray, source_words: Sequence[int], target_words: Sequence[int]) -> Links:
+    """Token weights (n, m) to the source word of greatest weight for each target word."""
+    if not len(source_words) or not len(target_words):
+        return []
+    whole = np.zeros((max(target_words) + 1, max(source_words) + 1))
+    np.add.at(whole, (np.asarray(target_words)[:, None], np.asarray(source_words)[None]), weights)
+    return [(int(row.argmax()), word) for word, row in enumerate(whole) if row.sum() > 0]
+
+
+def pharaoh(alignment: Links) -> str:
+    """`0-0 1-2`: word of the source, word of the target."""
+    return " ".join(f"{source}-{target}" for source, target in sorted(alignment))
+
+
+def read_pharaoh(path: str | Path, count: int) -> list[Links]:
+    """The links of each of so many lines."""
+    rows, _ = lines(path)
+    if len(rows) != count:
+        raise UserError(f"{path} has {len(rows):,} lines of alignments for {count:,} pairs")
+    found = []
+    for number, row in enumerate(rows, 1):
+        pairs = [re.fullmatch(r"(\d+)-(\d+)", pair) for pair in row.split()]
+        if not all(pairs):
+            raise UserError(f"{path}, line {number}: {row[:60]!r} is not of the form `0-0 1-2` (source-target)")
+        found.append([(int(pair[1]), int(pair[2])) for pair in pairs if pair])
+    return found
+
+
+def aligned(run: Translator, sources: Sequence[str], targets: Sequence[str], path: str | Path) -> float:
+    """The share of the true links in a file that attention finds when it is given the references."""
+    from regard.runs.translator import encode
+
+    truth = read_pharaoh(path, len(sources))
+    first, second = encode(sources, run.words, run.most)[0], encode(targets, run.words, run.most)[0]
+    found = alignments(run, first, [row[:-1] for row in second])
+    right = sum(link in set(got) for got, wanted in zip(found, truth, strict=True) for link in wanted)
+    return right / max(1, sum(map(len, truth)))
+
+
+def word_numbers(ids: Sequence[int], raw: Sequence[bytes], words: Tokenizer) -> list[int]:
+    """For each token, the number of the word that it is part of, words being what stands between spaces. A token that
+    is a space alone belongs to the word after it, if there is one."""
+    if words.kind in ("words", "spaces"):
+        return list(range(len(ids)))
+    numbers, count, inside = [], 0, False
+    for id in ids:
+        first = None
+        for byte in raw[id]:
+            space = byte in b" \t\n\r"
+            if not space and not inside:
+                count += 1
+            inside = not space
+            if inside and first is None:
+                first = count
+        numbers.append(count if first is None else first - 1)
+    return [min(number, max(count - 1, 0)) for number in numbers]
+
+
+def look(run: Translator, text: str, label: str | None = None) -> Look:
+    """A page with the source, its translation, and one map for each layer: rows are words of the translation."""
+    from regard.runs.look import Look
+    from regard.runs.translator import encode
+
+    if label is not None:
+        raise UserError("--label asks about a class, and a translation has none; leave it out")
+    if not text.strip():
+        raise UserError("there is nothing to look at: the text is empty")
+    said = run.translate_all([text])[0]
+    source, cut = encode([text], run.words, run.most)
+    target = run.words.encode(f" {said.text}" if run.words.kind == "bpe" else said.text).ids
+    weights = attention(run, source, [target])[0]
+    parts = [_spans(text, source[0][:-1], run), _spans(said.text, target, run)]
+    whole, m = f"{text}\n{said.text}", len(source[0]) - 1
+    tokens = [
+        {"text": whole[a + shift : b + shift], "start": a + shift, "end": b + shift, "word": word, "special": False}
+        for (spans, shift, first) in ((parts[0], 0, 0), (parts[1], len(text) + 1, len(text.split())))
+        for a, b, word in ((a, b, w + first) for a, b, w in spans)
+    ]
+    maps = []
+    for site, found in weights.items():
+        square = np.zeros((len(found), len(tokens), len(tokens)), np.float32)
+        square[:, m:, :m] = found[:, :, :m]
+        maps.append({**viewer.quantise(square), "site": site, "rows": "tokens", "columns": "tokens"})
+    read = weights[speaking(run)].mean((0, 1)) if target else np.zeros(m + 1)
+    return Look(
+        {
+            "title": text if len(text) <= 60 else text[:57] + "...",
+            "model": run.settings.model_name,
+            "run": str(run.folder or ""),
+            "text": whole,
+            "tokens": tokens,
+            "sentences": [[0, m], [m, len(tokens)]],
+            "maps": maps,
+            "weights": [*read[:m].tolist(), *[0.0] * len(target)],
+            "weights_how": f"what the words of the translation attend to in the mean, at {speaking(run)}",
+            "notes": [
+                f"The first line is the source, the second its translation ({said.tokens} tokens). A row of a map is a "
+                "token of the translation; what the end of the source takes of its weight is not shown.",
+                *([f"The source has more than {run.most} tokens; only the first {run.most} were read."] if cut else []),
+            ],
+            "translation": said.text,
+        }
+    )
+
+
+def _spans(text: str, ids: Sequence[int], run: Translator) -> list[tuple[int, int, int]]:
+    """Start, end and word of each token in its text."""
+    lead = 1 if run.words.kind == "bpe" else 0
+    encoding = run.words.encode(" " * lead + text)
+    raw = as_bytes(run.words)
+    spans = [(max(a - lead, 0), max(b - lead, 0)) for a, b in encoding.offsets[: len(ids)]]
+    return [(a, b, w) for (a, b), w in zip(spans, word_numbers(ids, raw, run.words), strict=True)]

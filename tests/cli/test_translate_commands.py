@@ -1,0 +1,107 @@
+"""`regard translate` and what belongs to it: lines in, lines out, in their order, and what is wrong with them said."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+
+import pytest
+from conftest import write_pairs
+
+
+def test_lines_keep_their_order_and_empty_ones_stay_empty(cli, translating, tmp_path):
+    write_pairs(tmp_path)
+    lines = (tmp_path / "val.en").read_text().splitlines()
+    (tmp_path / "some.en").write_text("\n".join([lines[0], "", lines[1], "   "]) + "\n")
+    run = str(translating / "en-de")
+    code, whole, err = cli("translate", run, "some.en", "--tokens", "9")
+    assert code == 0, err
+    said = whole.split("\n")
+    assert len(said) == 5
+    assert said[1] == said[3] == said[4] == ""
+    code, piped, _ = cli("translate", run, "--tokens", "9", stdin=(tmp_path / "some.en").read_text())
+    assert piped == whole
+    code, alone, _ = cli("translate", run, "--text", lines[1], "--tokens", "9")
+    assert alone == said[2] + "\n"
+
+
+def test_json_and_alignments(cli, translating, tmp_path):
+    write_pairs(tmp_path)
+    run = str(translating / "en-de")
+    code, out, err = cli("translate", run, "val.en", "--beam", "2", "--tokens", "5", "--alignments", "a.txt", "--json")
+    assert code == 0, err
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert [row["source"] for row in rows] == (tmp_path / "val.en").read_text().splitlines()
+    lines = (tmp_path / "a.txt").read_text().split("\n")
+    assert len(lines) == len(rows) + 1
+    for line, row in zip(lines, rows, strict=False):
+        pairs = [tuple(map(int, pair.split("-"))) for pair in line.split()]
+        assert sorted(pairs) == sorted(map(tuple, row["alignment"]))
+        assert all(s < len(row["source"].split()) and t < len(row["text"].split()) for s, t in pairs)
+
+
+def test_a_pipe_is_answered_line_by_line(translating):
+    """The answer to the first line comes while the pipe is open."""
+    command = [sys.executable, "-m", "regard.cli", "translate", str(translating / "en-de"), "--tokens", "4"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for line in ("We loved it.\n", "\n"):
+            process.stdin.write(line)
+            process.stdin.flush()
+            assert process.stdout.readline().endswith("\n")
+        process.stdin.close()
+        assert process.wait(60) == 0
+
+
+def test_evaluate_and_look(cli, translating, tmp_path):
+    write_pairs(tmp_path)
+    run = str(translating / "en-de")
+    code, out, err = cli("evaluate", run, "val.en", "val.de", "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert {"bleu", "bleu_lc", "chrf", "ter", "signatures", "loss"} <= set(found)
+    code, out, _ = cli("evaluate", run, "val.en", "val.de", "--beam", "1")
+    assert "nrefs:1|case:lc" in out
+    code, out, err = cli("look", run, "We loved it.", "--out", "look.html")
+    assert code == 0, err
+    assert "We loved it." in (tmp_path / "look.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("train translate train.en val.de", "train.en has 40 lines and .*val.de has 8"),
+        ("train translate train.en", "must be a table"),
+        ("train translate train.en train.de val.en", "was given 3 files"),
+        ("train translate train.en nothing.de", "no such file"),
+        ("train translate train.en train.de --mechanism synthesizer-random --model rnn", "cannot regard another"),
+        ("translate RUN val.en --text x", "not both"),
+        ("translate RUN val.en --top-k 3", "say --temperature too"),
+        ("translate RUN nothing.en", "no such file"),
+        ("translate HAN val.en", "which cannot translate; it can"),
+        ("evaluate RUN train.en val.de", "has 40 lines and"),
+        ("evaluate RUN val.en", "must be a table"),
+        ("evaluate RUN val.en val.de --stride 3", "--stride says nothing"),
+        ("evaluate HAN reviews.csv reviews.csv", "a second file says nothing"),
+        ("generate RUN x", "which cannot generate; it can translate"),
+        ("look RUN x --label y", "a translation has none"),
+    ],
+)
+def test_bad_input_is_said(cli, translating, trained, tmp_path, line, message):
+    import re
+
+    write_pairs(tmp_path)
+    words = [{"RUN": str(translating / "en-de"), "HAN": str(trained)}.get(word, word) for word in shlex.split(line)]
+    code, _, err = cli(*words)
+    assert code == 2, err
+    assert re.search(message, err), err
+
+
+def test_bytes_that_are_no_text_name_their_line(cli, translating, monkeypatch, tmp_path):
+    (tmp_path / "bad.en").write_bytes(b"fine\nnot \xff fine\n")
+    code, _, err = cli("translate", str(translating / "en-de"), "bad.en")
+    assert code == 2
+    assert "line 2" in err
