@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from regard import __version__
-from regard.cli import convert, generate, lists, show, train, use
+from regard.cli import convert, generate, lists, show, train, translate, use
 from regard.errors import UserError
 
 app = typer.Typer(
@@ -26,6 +26,8 @@ app.command("predict")(use.predict)
 app.command("look")(use.look)
 app.command("generate")(generate.generate)
 app.command("fill")(generate.fill)
+app.command("translate")(translate.translate)
+app.command("pairs")(translate.pairs)
 app.command("list")(lists.list_)
 app.command("import")(convert.import_)
 app.command("export")(convert.export)
