@@ -11,6 +11,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from regard.costing.formulas import Item, items
 from regard.costing.trace import Trace
+from regard.layers.multihead import MultiHead
 
 CLOSE = 0.01
 
@@ -130,7 +131,9 @@ def card(module: nn.Module, name: str, n: int, m: int | None = None, *, backward
 def total(module: nn.Module, parts: list[Item], n: int) -> dict[str, int]:
     """All parts together. One way between two places is enough, so the path is that of the part with the shortest."""
     paths = [part.path for part in parts if part.path]
+    cache = kv_formula(module, n)
     return {
+        **({} if cache is None else {"kv_cache": cache}),
         "params": sum(part.params for part in parts),
         "forward": sum(part.flops for part in parts),
         "backward": sum(part.backward for part in parts),
@@ -159,6 +162,16 @@ class Kept(torch.autograd.graph.saved_tensors_hooks):
     def __enter__(self) -> Kept:
         super().__enter__()
         return self
+
+
+def kv_formula(module: Any, n: int) -> int | None:
+    """4 · n · h · (d_k + d_v) bytes for each layer that is remembered, in float32."""
+    if not hasattr(module, "step") or hasattr(module, "decode"):
+        return None
+    mechanisms = [m.mechanism for m in module.modules() if isinstance(m, MultiHead)]
+    if not mechanisms or not all(hasattr(m, "key_width") for m in mechanisms):
+        return None
+    return sum(4 * n * m.heads * (m.key_width + m.value_width) for m in mechanisms)
 
 
 def kv_cache(module: Any, n: int) -> int | None:

@@ -1,6 +1,6 @@
 """Facts about people who do not exist: who was born where, told in sentences, asked in questions.
 
-    sentence   name name born place .           question   ? name name ! place
+    sentence   . name name born place .         question   ? name name ! place
 
 Names are made of syllables, each group of names ("language of origin") of its own. A small GPT reads the sentences
 (pretraining), then answers questions about half of the people (fine-tuning), and is asked about the other half.
@@ -39,9 +39,11 @@ class World:
     place: np.ndarray
 
     def sentences(self, who: np.ndarray) -> Batch:
-        """name born place stop, each word from those before."""
+        """stop name born place stop, each word from those before. The stop in front puts a name where a question has
+        it."""
+        head = np.full((len(who), 1), STOP)
         tail = np.stack((np.full(len(who), BORN), FIRST_PLACE + self.place[who], np.full(len(who), STOP)), 1)
-        ids = np.concatenate((self.names[who], tail), 1)
+        ids = np.concatenate((head, self.names[who], tail), 1)
         return torch.from_numpy(ids[:, :-1]), torch.from_numpy(ids[:, 1:].copy())
 
     def questions(self, who: np.ndarray) -> Batch:
@@ -91,7 +93,7 @@ def build() -> nn.Module:
     return gpt.Config(dim=64, layers=2, heads=4, positions="learned:length=16").build(VOCAB)
 
 
-STEPS = (1500, 400)
+STEPS = (1500, 150)
 
 
 @cache

@@ -239,7 +239,7 @@ CLAIMS = [
         "relative-distance",
         TOPIC,
         "exact",
-        "Relative positions (Shaw et al. 2018) are trained embeddings of the clipped distance, on keys and on values: "
+        "Relative positions, after Shaw 2018, are trained embeddings of the clipped distance, on keys and on values: "
         "scores depend on the distance and not on the place, and beyond the clip on the side alone.",
         "s(i, j) = q_i·(k_j + a^K_c(j-i)) / sqrt(d_k)",
         relative,

@@ -31,23 +31,31 @@ def copying(draw: np.random.Generator, length: int, size: int) -> Batch:
 
 
 def recalling(draw: np.random.Generator, length: int, size: int) -> Batch:
-    """key value key value ... key: say the value that stood after that key. Keys are 0..63, values 64..71."""
-    pairs = (length - 1) // 2
-    keys = np.stack([draw.permutation(KEYS)[:pairs] for _ in range(size)])
-    values = draw.integers(KEYS, KEYS + VALUES, (size, pairs))
-    ids = np.empty((size, 2 * pairs + 1), np.int64)
-    ids[:, :-1:2], ids[:, 1::2] = keys, values
-    which = draw.integers(0, pairs, size)
-    rows = np.arange(size)
-    ids[:, -1] = keys[rows, which]
+    """key value key value ...: at a key that has stood there before, say its value. Keys are 0..63, values 64..71; half
+    as many keys as pairs, each with one value throughout a text."""
+    pairs = length // 2
+    pool = max(2, pairs // 2)
+    rows = np.arange(size)[:, None]
+    known = np.argsort(draw.random((size, KEYS)), 1)[:, :pool]
+    worth = draw.integers(KEYS, KEYS + VALUES, (size, pool))
+    which = draw.integers(0, pool, (size, pairs))
+    ids = np.empty((size, 2 * pairs), np.int64)
+    ids[:, ::2], ids[:, 1::2] = known[rows, which], worth[rows, which]
+    before = (which[:, :, None] == which[:, None, :]) & np.tri(pairs, k=-1, dtype=bool)
     targets = np.full_like(ids, NONE)
-    targets[:, -1] = values[rows, which]
+    targets[:, ::2] = np.where(before.any(-1), worth[rows, which], NONE)
     return torch.from_numpy(ids), torch.from_numpy(targets)
 
 
 def model(mechanism: str, positions: str, layers: int = 2) -> Callable[[], nn.Module]:
     config = gpt.Config(dim=48, layers=layers, heads=2, mechanism=mechanism, positions=positions)
-    return lambda: config.build(KEYS + VALUES)
+
+    def build() -> nn.Module:
+        made = config.build(KEYS + VALUES)
+        nn.init.normal_(made.embed.weight, std=0.3)  # beside sines of size one, words of 0.02 would not be seen
+        return made
+
+    return build
 
 
 KINDS = {
@@ -61,7 +69,7 @@ Task = Callable[[np.random.Generator, int, int], Batch]
 
 def batches(task: Task, longest: int, seed: int, size: int = 32) -> Callable[[int], Batch]:
     draw = np.random.default_rng(seed)
-    least = LAG + 2 if task is copying else 5
+    least = LAG + 2 if task is copying else 8
     return lambda step: task(draw, int(draw.integers(least, longest + 1)), size)
 
 
@@ -98,7 +106,7 @@ def compared(task: Task, seed: int, steps: int, longest: int, title: str) -> Fou
         for name, rows in far.items()
         if name != "relative"
     }
-    learnt = interval([row[0] for row in found["relative"]["each"]])
+    learnt = {name: interval([row[0] for row in curve["each"]]) for name, curve in found.items()}
     return Found(
         {
             "lengths": at,
@@ -106,8 +114,12 @@ def compared(task: Task, seed: int, steps: int, longest: int, title: str) -> Fou
             "gain of relative at eight times the length": {name: list(gain) for name, gain in gains.items()},
         },
         {
-            "relative positions have learnt it": above(learnt[1], learnt[2], 0.5),
-            **{f"better than {name} at eight times": above(low, high, 0.0) for name, (_, low, high) in gains.items()},
+            "relative positions have learnt it": above(*learnt["relative"][1:], 0.5),
+            # Who has not learnt it at the length of training cannot be said to fail beyond it.
+            **{
+                f"better than {name} at eight times": above(low, high, 0.0) if learnt[name][1] > 0.5 else None
+                for name, (_, low, high) in gains.items()
+            },
         },
         {"accuracy of learned positions at eight times the length": found["absolute, learned"]["y"][-1]},
         (
@@ -127,12 +139,12 @@ def relative_copying(seed: int) -> Found:
 
 
 def relative_recall(seed: int) -> Found:
-    return compared(recalling, seed, 1500, 13, "Selective recall")
+    return compared(recalling, seed, 1000, 16, "Selective recall")
 
 
 def synthesized(seed: int) -> Found:
-    """Recall at the length of training, six pairs: with and without comparing tokens."""
-    length, steps, seeds = 13, 1500, [seed + i for i in range(3)]
+    """Recall at the length of training, eight pairs: with and without comparing tokens."""
+    length, steps, seeds = 16, 1000, [seed + i for i in range(3)]
     reached: dict[str, list[float]] = {}
     for name, mechanism in (("dot", "dot"), ("dense Synthesizer", "synthesizer-dense:length=40")):
         reached[name] = []
@@ -172,7 +184,7 @@ CLAIMS = [
         "trained",
         "On recalling the value of a key, at eight times the lengths trained on, relative positions do better than "
         "absolute ones.",
-        "k1 v1 k2 v2 ... k_i: say v_i",
+        "k1 v1 k2 v2 ... k1: say v1",
         relative_recall,
         "relative positions adapt, told without a test",
     ),
@@ -181,7 +193,7 @@ CLAIMS = [
         TOPIC,
         "trained",
         "On recall a dense Synthesizer, which compares no tokens, stays clearly below dot attention.",
-        "k1 v1 ... k_i: say v_i",
+        "k1 v1 ... k1: say v1",
         synthesized,
         "the Synthesizer is better than dot attention there",
     ),

@@ -96,6 +96,8 @@ class _Odd(nn.Module):
 def test_kv_cache_and_activations():
     made = card(gpt.Config(dim=48, layers=2, heads=4).build(101), "gpt", 30)
     assert made.counted["kv_cache"] == 2 * 2 * 30 * 48 * 4  # two layers, keys and values, float32
+    assert made.formula["kv_cache"] == made.counted["kv_cache"]
+    assert "kv_cache" not in card(MultiHead(48, 4, "merged"), "merged", 30).formula
     kept = card(_Odd(8), "odd", 5).counted["activations"]
     assert kept == 0  # a matrix keeps its input and itself, and both were given
     assert made.counted["activations"] > 30 * 48 * 4 * 10

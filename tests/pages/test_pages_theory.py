@@ -1,0 +1,61 @@
+"""The pages of verify and cost in a real browser: no complaint, no request, and sliders that say what Python says."""
+
+import re
+
+import pytest
+
+from regard.costing.card import card
+from regard.costing.page import page as cost_page
+from regard.layers import MultiHead
+from regard.verify import constructions, verify
+from regard.verify.pages import page as topic_page
+from regard.verify.sliders import page as sliders
+
+pytestmark = pytest.mark.browser
+
+
+def move(opened, slider: str, value: float) -> None:
+    opened.page.evaluate(
+        """([id, value]) => { const s = document.getElementById(id); s.value = value;
+            s.dispatchEvent(new Event("input")); }""",
+        [slider, value],
+    )
+
+
+def said(opened, where: str) -> str:
+    return opened.page.locator(f"#{where}").text_content()
+
+
+def test_sliders_say_what_the_constructions_say(open_page):
+    opened = open_page(sliders())
+    move(opened, "margin", 4)
+    move(opened, "keys", 20)
+    assert f"{100 * constructions.weight_of_margin(4.0, 20):.1f} %" in said(opened, "copying-said")
+    variances = {}
+    for heads, make in ((1, constructions.one_head), (2, constructions.two_heads)):
+        move(opened, "count", heads)
+        found = float(re.search(r"variance is (\d+\.\d+)", said(opened, "heads-said"))[1])
+        variances[heads] = found
+        assert found == pytest.approx(make(10.0).variance, rel=0.1)  # other draws, as many
+    assert variances[2] < variances[1] / 3
+    off = float(re.search(r"In (\d+\.?\d*) %", said(opened, "heads-said"))[1])
+    assert off / 100 == pytest.approx(constructions.chance_of_failing(10.0), abs=0.015)
+    for identity, wanted in ((0, constructions.by_hand(4.0)), (1, constructions.by_hand(4.0, identity=True))):
+        move(opened, "identity", identity)
+        cells = [float(c) for c in opened.page.locator("#hand-rows td:not(:first-child)").all_text_contents()]
+        assert cells == pytest.approx(wanted.outputs.flatten().tolist(), abs=1e-3)
+    assert not opened.errors
+    assert not opened.outside()
+
+
+def test_pages_of_topics_and_costs_open_without_complaint(open_page):
+    for html in (
+        topic_page("constructions", list(verify(topic="constructions"))),
+        cost_page(card(MultiHead(32, 4), "dot", 20), 32),
+    ):
+        opened = open_page(html)
+        assert opened.page.locator("svg.curves").count() >= 2
+        wide = opened.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wide <= 0
+        assert not opened.errors
+        assert not opened.outside()
