@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from regard import __version__
-from regard.cli import convert, generate, lists, show, train, translate, use
+from regard.cli import convert, cost, generate, lists, show, train, translate, use, verify
 from regard.errors import UserError
 
 app = typer.Typer(
@@ -29,6 +29,8 @@ app.command("fill")(generate.fill)
 app.command("translate")(translate.translate)
 app.command("pairs")(translate.pairs)
 app.command("list")(lists.list_)
+app.command("cost")(cost.cost)
+app.command("verify")(verify.verify)
 app.command("import")(convert.import_)
 app.command("export")(convert.export)
 app.command("demo")(show.demo)
