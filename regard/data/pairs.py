@@ -8,6 +8,7 @@ A text is one line. A source ends with [EOS], where attention can rest; a target
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,7 +146,7 @@ def spaced(text: str, words: Tokenizer) -> str:
 def text_of(ids: Sequence[int], words: Tokenizer) -> str:
     """The line that these ids say, with or without their end."""
     text = words.decode([id for id in ids if id != EOS])
-    return " ".join(text.removeprefix(" ").splitlines()) if words.kind in ("bpe", "chars") else text
+    return re.sub(r"[\r\n]+", " ", text.removeprefix(" ")) if words.kind in ("bpe", "chars") else text
 
 
 def encode(texts: Texts, words: Tokenizer, *, max_tokens: int | None = None) -> Pairs:

@@ -112,7 +112,8 @@ class Prepared:
             self.seen = self.seen.view(b * w, -1).index_select(0, (self.first + parents).view(-1)).view(b, w, -1)
         self.seen.narrow(2, taken, w).copy_(self.own)
         seen = self.seen.narrow(2, 0, taken + w)[:, None]
-        return seen + self.positions.bias(at, self.columns) if placed else seen
+        added = self.positions.bias(at, self.columns) if placed else None
+        return seen if added is None else seen + added
 
 
 class Remembered:

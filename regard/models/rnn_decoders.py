@@ -75,8 +75,8 @@ class Fed(nn.Module):
         context = _attended(self.attention, state[0][-1], source, at)
         x, found = torch.cat((word, context), -1), []
         for i, cell in enumerate(self.cells):
-            before = tuple(part[i] for part in state)
-            after: Sequence[Tensor] | Tensor = cell(x, before if len(before) > 1 else before[0])
+            before = [part[i] for part in state]
+            after: Sequence[Tensor] | Tensor = cell(x, tuple(before) if len(before) > 1 else before[0])
             found.append((after,) if isinstance(after, Tensor) else after)
             x = self.dropout(found[-1][0])
         return context, tuple(torch.stack(parts) for parts in zip(*found, strict=True))

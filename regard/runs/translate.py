@@ -110,12 +110,12 @@ def read(settings: TranslateSettings, source: Any, say: Callable[[str], Any]) ->
             "a translator is trained on two aligned files, or on a table with two columns; give their names"
         )
     data = settings.data
-    columns = {"source": data.source, "target": data.target}
-    whole = pairs.read(data.train, **columns)
+    whole = pairs.read(data.train, source=data.source, target=data.target)
     for note in whole.notes:
         say(note)
     if data.valid is not None:
-        valid = pairs.read(data.valid, **(columns if len(data.valid) == 1 else {}))
+        columns = (data.source, data.target) if len(data.valid) == 1 else (None, None)
+        valid = pairs.read(data.valid, source=columns[0], target=columns[1])
         for note in valid.notes:
             say(f"validation: {note}")
         train, info = whole, _info(valid, data.valid)

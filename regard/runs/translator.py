@@ -135,8 +135,9 @@ class Translator(Run):
         true links (Pharaoh) between sources and references: `aligned` is the share that attention finds."""
         files = [data] if isinstance(data, str | Path) else list(data)
         files = files if references is None else [*files, references]
-        named = {"source": source or self.settings.data.source, "target": target or self.settings.data.target}
-        texts = pairs.read(files, **(named if len(files) == 1 else {}), empty=True)
+        if len(files) == 1:
+            source, target = source or self.settings.data.source, target or self.settings.data.target
+        texts = pairs.read(files, source=source, target=target, empty=True)
         for note in texts.notes:
             say(note)
         how = {"beam": beam, "alpha": alpha, "precision": precision, "told": told, "say": say}

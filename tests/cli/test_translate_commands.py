@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -39,7 +40,8 @@ def test_json_and_alignments(cli, translating, tmp_path):
     for line, row in zip(lines, rows, strict=False):
         pairs = [tuple(map(int, pair.split("-"))) for pair in line.split()]
         assert sorted(pairs) == sorted(map(tuple, row["alignment"]))
-        assert all(s < len(row["source"].split()) and t < len(row["text"].split()) for s, t in pairs)
+        source, target = (re.findall(r"[^ \t]+", row[side]) for side in ("source", "text"))
+        assert all(s < len(source) and t < len(target) for s, t in pairs)
 
 
 def test_a_pipe_is_answered_line_by_line(translating):
@@ -91,8 +93,6 @@ def test_evaluate_and_look(cli, translating, tmp_path):
     ],
 )
 def test_bad_input_is_said(cli, translating, trained, tmp_path, line, message):
-    import re
-
     write_pairs(tmp_path)
     words = [{"RUN": str(translating / "en-de"), "HAN": str(trained)}.get(word, word) for word in shlex.split(line)]
     code, _, err = cli(*words)

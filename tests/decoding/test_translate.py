@@ -129,19 +129,18 @@ def slow_beam(model, source, w, limit, alpha):
     return sorted(ends, key=lambda end: (not end[2], -end[0]))
 
 
-@pytest.mark.parametrize("alpha", [0.0, 1.0])
 @pytest.mark.parametrize("name", MODELS)
-def test_beams_are_those_of_a_plain_search(name, alpha):
-    model = made(name)
-    found = Interpreter(model).write(SOURCES, how=Beam(4, alpha, best=3), limit=6)
-    moved = False
-    for source, several in list(zip(SOURCES, found, strict=True))[::3]:
-        wanted = slow_beam(model, source, 4, 6, alpha)
-        assert [said.ids for said in several] == [words for _, words, _ in wanted[:3]]
-        assert [said.ended for said in several] == [ended for _, _, ended in wanted[:3]]
-        for said, (score, _, _) in zip(several, wanted, strict=False):
-            assert said.score == pytest.approx(score, abs=1e-4)
-        moved |= several[0].ids != by_hand(model, source, 6)[0]
+def test_beams_are_those_of_a_plain_search(name):
+    model, moved = made(name), False
+    for alpha, part in ((0.0, slice(0, None, 3)), (1.0, slice(1, None, 3))):
+        found = Interpreter(model).write(SOURCES, how=Beam(4, alpha, best=3), limit=6)
+        for source, several in zip(SOURCES[part], found[part], strict=True):
+            wanted = slow_beam(model, source, 4, 6, alpha)
+            assert [said.ids for said in several] == [words for _, words, _ in wanted[:3]]
+            assert [said.ended for said in several] == [ended for _, _, ended in wanted[:3]]
+            for said, (score, _, _) in zip(several, wanted, strict=False):
+                assert said.score == pytest.approx(score, abs=1e-4)
+            moved |= several[0].ids != by_hand(model, source, 6)[0]
     assert moved  # else the beams were of no use, and nothing was seen
 
 
