@@ -113,7 +113,7 @@ def _figure(tick: float) -> str:
         head = tick / 10**power
         small = str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
         return f"10{small}" if abs(head - 1) < 1e-6 else f"{head:.2g}·10{small}"
-    return f"{tick:.4g}"
+    return f"{tick:,.0f}".replace(",", "\u202f") if abs(tick) >= 1000 else f"{tick:.4g}"
 
 
 def _apart(wanted: list[float], gap: float = 16) -> list[float]:

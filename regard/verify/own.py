@@ -290,6 +290,8 @@ def applying(s: Subject) -> Iterator[tuple[str, str, str, Callable[[Subject], Fo
         )
     if "generate" in s.run.verbs and s.causal:
         yield "greedy", "Writing at temperature 0 takes the most likely word each time.", "argmax P(w | past)", greedy
+    if s.task == "translate":
+        yield "beam-1", "A search with one beam is greedy.", "argmax P(w | source, past)", beam_one
     yield (
         "permutation",
         "The order of words is told by what has positions, and by nothing else.",

@@ -41,7 +41,28 @@ def runs(tmp_path_factory):
         **quiet,
     )
     regard.train("classify", folder / "reviews.csv", model="tfidf", out=folder / "tfidf", **quiet)
+    pairs = {"dog": "Hund", "cat": "Katze", "red": "rot", "old": "alt", "a": "ein"}
+    rows = [[*pairs][i % 5 :] + [*pairs][: i % 3] for i in range(60)]
+    (folder / "train.en").write_text("".join(f"{' '.join(row)}\n" for row in rows))
+    (folder / "train.de").write_text("".join(f"{' '.join(pairs[word] for word in row)}\n" for row in rows))
+    files = [folder / "train.en", folder / "train.de"]
+    settings = {"tokenizer": {"kind": "spaces"}, "model": {"dim": 16, "hidden": 24, "layers": 1, "heads": 2}}
+    regard.train(
+        "translate", files, model="transformer", steps=2, out=folder / "translator", settings=settings, **quiet
+    )
+    settings = {"tokenizer": {"kind": "spaces"}, "model": {"dim": 16, "hidden": 24}}
+    regard.train("translate", files, model="rnn", steps=2, out=folder / "rnn", settings=settings, **quiet)
     return folder
+
+
+@pytest.mark.parametrize("name", ["translator", "rnn"])
+def test_a_sound_translator(runs, name):
+    rows = own.check_run(runs / name)
+    verdicts = found(rows)
+    assert {"no-leak", "padding", "batch", "beam-1", "saved"} <= set(verdicts)
+    assert ("kv-cache" in verdicts) == (name == "translator")
+    bad = [row.as_dict() for row in rows if row.verdict != "holds" and row.id != "compiled"]
+    assert not bad
 
 
 def found(rows) -> dict[str, str]:

@@ -91,7 +91,7 @@ const hand = () => {
   at("hand-rows").innerHTML = x.map((row, i) => {
     const weights = softmax(x.map((key) => beta * beta * key.reduce((s, k, j) => s + k * query(row)[j], 0)));
     const out = [0, 1, 2, 3].map((j) => weights.reduce((s, w, k) => s + w * read(x[k])[j], 0));
-    return `<tr><td>c${i + 1}</td>${out.map((c) => `<td>${c.toFixed(3)}</td>`).join("")}</tr>`;
+    return `<tr><td>c${i + 1}</td>${out.map((c) => `<td>${(Math.round(1000 * c) / 1000 || 0).toFixed(3)}</td>`).join("")}</tr>`;
   }).join("");
 };
 for (const id of ["margin", "keys"]) at(id).addEventListener("input", copying);
