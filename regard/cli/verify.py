@@ -80,11 +80,16 @@ def _statements(
         return []
     if not claims:
         raise UserError(f"topic {topic!r} has only statements that need --trained or --timed")
-    rows = []
+    rows, stopped = [], False
     for number, claim in enumerate(claims, 1):
         if sys.stderr.isatty():
             print(f"\r\x1b[K{number}/{len(claims)} {claim.id}", end="", file=sys.stderr, flush=True)
-        rows.append(run(claim, seed))
+        try:
+            rows.append(run(claim, seed))
+        except KeyboardInterrupt:
+            print(f"\nstopped at {claim.id}; {len(rows)} of {len(claims)} were checked", file=sys.stderr)
+            stopped = True
+            break
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     _show([row.as_dict() for row in rows], json_, wide=id is not None or topic is not None)
@@ -93,6 +98,8 @@ def _statements(
 
         for page in write(rows, out):
             print(f"page: {page}", file=sys.stderr if json_ else sys.stdout)
+    if stopped:
+        raise typer.Exit(130)
     return rows
 
 

@@ -131,7 +131,7 @@ def _share(model: nn.Module, people: World, who: slice) -> float:
 
 
 def pretraining(seed: int) -> Found:
-    half, seeds = PEOPLE // 2, range(seed, seed + 3)
+    half, seeds = PEOPLE // 2, range(seed, seed + 5)
     known: dict[bool, list[float]] = {True: [], False: []}
     trained: list[float] = []
     for s in seeds:

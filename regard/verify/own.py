@@ -7,6 +7,7 @@ it says without. What does not apply is left out, what could not be tried is und
 from __future__ import annotations
 
 import copy
+import inspect
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -163,6 +164,19 @@ def cached(s: Subject) -> Found:
     return Found({"step by step against all at once": worst}, {"the KV cache is the full pass": worst < CLOSE})
 
 
+def stepped(s: Subject) -> Found:
+    """A recurrent decoder, word by word from its state."""
+    model: Any = s.model
+    parts = []
+    with torch.no_grad():
+        source, state = model.read(model.encode(source_of(s.ids)))
+        for at, words in enumerate(s.ids.unbind(1)):
+            logits, state = model.step(words, source, state, at)
+            parts.append(logits)
+    far = apart(torch.stack(parts, 1), s(mask=torch.ones_like(s.mask)))
+    return Found({"step by step against all at once": far}, {"steps are the full pass": far < CLOSE})
+
+
 def greedy(s: Subject) -> Found:
     """Writing at temperature 0 gives at each step the most likely word of a full pass over what stands there."""
     from regard.decoding import Sampling, generate
@@ -281,7 +295,9 @@ def applying(s: Subject) -> Iterator[tuple[str, str, str, Callable[[Subject], Fo
         yield "no-leak", "No place sees a later word.", "∂ out[t] / ∂ w[t' > t] = 0", no_leak
     yield "padding", "What stands in the padding, and how much of it, changes nothing.", "f(x, pad) = f(x)", padding
     yield "batch", "What else is in the batch changes nothing.", "f([x; y])_x = f(x)", batch
-    if s.causal and hasattr(s.model, "step") and (s.task != "translate" or hasattr(s.model, "read")):
+    if "state" in inspect.signature(getattr(s.model, "step", print)).parameters:
+        yield "steps", "Step by step equals all at once.", "step(w_t | state) = f(w_1..w_t)[t]", stepped
+    elif s.causal and hasattr(s.model, "step"):
         yield (
             "kv-cache",
             "Step by step with a KV cache equals all at once.",

@@ -59,3 +59,16 @@ def test_the_command_says_what_does_not_hold(monkeypatch, verdict):
     said = CliRunner().invoke(app, ["verify"])
     assert "holds" not in said.stdout
     assert ("not so: t" if verdict is False else "cannot be said: t") in said.stdout
+
+
+def test_what_was_checked_before_a_stop_is_shown(monkeypatch):
+    from typer.testing import CliRunner
+
+    def stop(seed: int) -> Found:
+        raise KeyboardInterrupt
+
+    one = Claim("one", "order", "exact", "So.", "a", lambda seed: Found({"a": 1}, {"t": True}))
+    monkeypatch.setattr(verify, "CLAIMS", [one, Claim("two", "order", "exact", "So.", "a", stop)])
+    said = CliRunner().invoke(app, ["verify", "--json"])
+    assert said.exit_code == 130
+    assert [row["id"] for row in json.loads(said.stdout)] == ["one"]
