@@ -168,7 +168,7 @@ def kv_formula(module: Any, n: int) -> int | None:
     """4 · n · h · (d_k + d_v) bytes for each layer that is remembered, in float32."""
     if not hasattr(module, "step") or hasattr(module, "decode"):
         return None
-    mechanisms = [m.mechanism for m in module.modules() if isinstance(m, MultiHead)]
+    mechanisms: list[Any] = [m.mechanism for m in module.modules() if isinstance(m, MultiHead)]
     if not mechanisms or not all(hasattr(m, "key_width") for m in mechanisms):
         return None
     return sum(4 * n * m.heads * (m.key_width + m.value_width) for m in mechanisms)
