@@ -9,7 +9,9 @@ words. Each contender has a process of its own, which waits while another one wo
 Before the clock runs, regard in float32 must say the same words as Hugging Face. CTranslate2 is no dependency of
 regard: it is compared where it can be imported, which --path FOLDER helps with (pip install --target FOLDER --no-deps
 ctranslate2), and the result says so where it was not. It has one thread for each sentence and several sentences at
-once, or for one sentence all threads, whichever is quicker there.
+once, and for a single sentence all threads.
+
+float16 and int8 are weights that are rounded: float16's products are float32, int8's inputs are rounded too.
 """
 
 from __future__ import annotations
@@ -156,6 +158,7 @@ def ctranslate2_contender(compute: str, threads: int) -> Run:
 
 CONTENDERS: dict[str, Callable[[int], Run]] = {
     "regard float32": lambda threads: regard_contender("float32"),
+    "regard float16": lambda threads: regard_contender("float16"),
     "regard int8": lambda threads: regard_contender("int8"),
     "Hugging Face": lambda threads: hugging_face_contender(),
     "CTranslate2 float32": lambda threads: ctranslate2_contender("float32", threads),

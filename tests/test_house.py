@@ -67,6 +67,7 @@ OVER_CLASSES = {
     "runs/look.py": "chances of classes",
     "decoding/sampling.py": "chances of words",
     "decoding/fill.py": "chances of words",
+    "decoding/beam.py": "chances of words",
 }
 """Files outside the seam that may say softmax, and over what."""
 

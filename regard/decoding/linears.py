@@ -31,6 +31,17 @@ def whole(weight: Tensor, bias: Tensor | None) -> Linear:
     return lambda x: torch.addmm(add, x, turned)
 
 
+def packed(weight: Tensor, bias: Tensor | None) -> Linear:
+    """float32 for some rows at once, such as beams: oneDNN's own order of the weight, made once. MKL would make its own
+    anew at each product, which takes longer than the product of a few rows."""
+    weight = weight.detach()
+    if not (torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled and weight.device.type == "cpu"):
+        return whole(weight, bias)
+    ordered = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
+    add, product = None if bias is None else bias.detach(), torch.ops.mkldnn._linear_pointwise
+    return lambda x: product(x, ordered, add, "none", [], "")
+
+
 def half(weight: Tensor, bias: Tensor | None) -> Linear:
     packed = torch.ops.quantized.linear_prepack_fp16(weight.detach(), None if bias is None else bias.detach())
     product = torch.ops.quantized.linear_dynamic_fp16
@@ -58,6 +69,6 @@ def eighth(weight: Tensor, bias: Tensor | None) -> Linear:
 KINDS: dict[str, Callable[[Tensor, Tensor | None], Linear]] = {WHOLE: whole, "float16": half, "int8": eighth}
 
 
-def linear(precision: str) -> Callable[[Tensor, Tensor | None], Linear]:
-    """How linear maps of this precision are made of weight (out, in) and bias."""
-    return named.find("precision", precision, KINDS)
+def linear(precision: str, several: bool = False) -> Callable[[Tensor, Tensor | None], Linear]:
+    """How linear maps of this precision are made of weight (out, in) and bias; for `several` rows at once."""
+    return packed if several and precision == WHOLE else named.find("precision", precision, KINDS)

@@ -35,9 +35,9 @@ BLOCK = 64
 
 
 class Speaker(Protocol):
-    def read(self, source: Tensor, mask: Tensor | None, begin: int, room: int) -> Tensor:
+    def read(self, source: Tensor, mask: Tensor | None, begin: int, room: int, beams: int) -> Tensor:
         """Read sources (b, m) and say `begin`; the logits of the first word, (b, 1, vocab or more). `room` words may
-        follow in each beam."""
+        follow in each of the beams."""
         ...
 
     def step(self, words: Tensor, parents: Tensor) -> Tensor:
@@ -58,11 +58,10 @@ class Prepared:
         self.embed = weight * model.scale
         bias[list(never)] = -torch.inf
         extra = -len(weight) % BLOCK
-        self.head = linears.linear(precision)(
-            F.pad(weight, (0, 0, 0, extra)), F.pad(bias, (0, extra), value=-torch.inf)
-        )
+        weight, bias = F.pad(weight, (0, 0, 0, extra)), F.pad(bias, (0, extra), value=-torch.inf)
+        self.head = linears.linear(precision, several=True)(weight, bias)
 
-    def read(self, source: Tensor, mask: Tensor | None, begin: int, room: int) -> Tensor:
+    def read(self, source: Tensor, mask: Tensor | None, begin: int, room: int, beams: int) -> Tensor:
         self.source = self.model.read(self.model.encode(source, mask=mask), mask=mask)
         self.source = [
             Memory(memory.keys.contiguous(), memory.values.contiguous(), memory.at) for memory in self.source
@@ -71,8 +70,8 @@ class Prepared:
         if mask is not None:
             self.hidden = torch.zeros(mask.shape).masked_fill_(~mask, -torch.inf)[:, None, None]
         b, self.said, self.seen = len(source), 0, None
-        self.room, self.columns = room, torch.zeros(0, dtype=torch.long)
-        self.caches = [Cache(_nothing(memory, b), 1) for memory in self.source]
+        self.room, self.columns = 1 + beams * min(room, 64), torch.zeros(0, dtype=torch.long)
+        self.caches = [Cache(_nothing(memory, b), self.room) for memory in self.source]
         return self.step(torch.full((b, 1), begin), torch.zeros(b, 1, dtype=torch.long))
 
     def step(self, words: Tensor, parents: Tensor) -> Tensor:
@@ -101,7 +100,7 @@ class Prepared:
         if w == 1 and self.seen is None:
             return self.positions.bias(at, self.columns) if placed else None
         if self.seen is None:  # all that was said before beams part is seen by all
-            self.seen = torch.zeros(b, w, taken + w * min(self.room, 64))
+            self.seen = torch.zeros(b, w, max(self.room, taken + w))
             self.own = torch.full((w, w), -torch.inf).fill_diagonal_(0.0)
             self.first = torch.arange(b)[:, None] * w
         else:
@@ -120,7 +119,7 @@ class Remembered:
     def __init__(self, model: Transformer | Marian, never: Iterable[int]):
         self.model, self.never = model, list(never)
 
-    def read(self, source: Tensor, mask: Tensor | None, begin: int, room: int) -> Tensor:
+    def read(self, source: Tensor, mask: Tensor | None, begin: int, room: int, beams: int) -> Tensor:
         self.source, self.beams = self.model.read(self.model.encode(source, mask=mask), mask=mask), 1
         self.past: list[Memory] | None = None
         return self._said(torch.full((len(source), 1), begin))
@@ -150,7 +149,7 @@ class Recurrent:
     def __init__(self, model: RNNTranslator, never: Iterable[int]):
         self.model, self.never = model, list(never)
 
-    def read(self, source: Tensor, mask: Tensor | None, begin: int, room: int) -> Tensor:
+    def read(self, source: Tensor, mask: Tensor | None, begin: int, room: int, beams: int) -> Tensor:
         self.source, self.state = self.model.read(self.model.encode(source, mask=mask), mask=mask)
         self.said, self.beams = 0, 1
         return self.step(torch.full((len(source), 1), begin), torch.zeros(len(source), 1, dtype=torch.long))
@@ -175,7 +174,7 @@ def speaker(model: nn.Module, *, never: Iterable[int] = (), precision: str = lin
     """The fastest way through this model. Another precision than float32 needs prepared weights."""
     never = sorted(set(never))
     if isinstance(model, Transformer | Marian) and _plain(model.positions) and not watched(model):
-        blocks = prepare(model.decoder, precision)
+        blocks = prepare(model.decoder, precision, several=True)
         if blocks is not None:
             return Prepared(model, blocks, never, precision)
     if precision != linears.WHOLE:

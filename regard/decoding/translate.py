@@ -106,7 +106,7 @@ def draw(
     numbers = None if how.greedy else np.stack([how.numbers(row, 0, most + 1) for row in rows])
     words, sums = np.zeros((most + 1, b), np.int64), np.zeros(b)
     lengths, alive = np.full(b, -1), np.arange(b)
-    logits = way.read(source, mask, begin, most)[:, 0]
+    logits = way.read(source, mask, begin, most, 1)[:, 0]
     for step in range(most + 1):
         chosen = how.choose(logits, None if numbers is None else numbers[alive, step])
         words[step, alive] = chosen.numpy()
