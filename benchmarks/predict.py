@@ -22,7 +22,7 @@ from torch import nn
 
 import regard
 from regard.costing.card import call
-from regard.costing.predict import loss_of, predict, widened
+from regard.costing.predict import loss_of, predict
 from regard.data.reviews import generate
 
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
@@ -64,13 +64,13 @@ def trained(case: dict[str, Any], folder: Path, steps: int) -> tuple[Any, float,
     each = (last["seconds"] - first["seconds"]) / (last["tokens"] - first["tokens"])
     if case["task"] == "language":
         return run, each, float(case["block"])
-    lengths = [len(run.tokenizer.encode(r.text)) for r in reviews[:500]]
+    lengths = [len(run.tokenizer.encode(r.text).ids) for r in reviews[:500]]
     return run, each, sum(lengths) / len(lengths)
 
 
 def held(model: nn.Module, n: int, batch: int) -> int:
     """Bytes of tensors at the worst moment of two steps."""
-    args = widened(call(model, n)[0], batch)
+    args = call(model, n, batch=batch)[0]
     model.train()
     ids = args[0]
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)

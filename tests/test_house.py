@@ -52,7 +52,7 @@ ROOMS: dict[str, set[str]] = {
     "plugins": ERRORS | {"mechanisms", "positions"},
     "runs": RUNS,
     "demo": RUNS,
-    "costing": LAYERS | {"models", "viewer", "report"},
+    "costing": LAYERS | {"models", "viewer", "report", "training"},
     "verify": RUNS | {"costing"},
     "cli": RUNS | {"convert", "plugins", "demo", "regard", "costing", "verify"},
     "testing": LAYERS | {"models", "inspect"},

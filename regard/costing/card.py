@@ -43,19 +43,21 @@ class Card:
         return {**asdict(self), "agrees": self.agrees}
 
 
-def call(module: nn.Module, n: int, m: int | None = None, *, seed: int = 0) -> tuple[tuple, dict[str, Any]]:
-    """Arguments for one example of n places: ids for a model, a sequence for a layer."""
+def call(
+    module: nn.Module, n: int, m: int | None = None, *, batch: int = 1, seed: int = 0
+) -> tuple[tuple, dict[str, Any]]:
+    """Arguments for examples of n places: ids for a model, a sequence for a layer."""
     draw = torch.Generator().manual_seed(seed)
     table = getattr(module, "embed", None) or getattr(module, "embedding", None)
     if isinstance(table, nn.Embedding):
-        ids = torch.randint(min(7, table.num_embeddings - 1), table.num_embeddings, (1, n), generator=draw)
+        ids = torch.randint(min(7, table.num_embeddings - 1), table.num_embeddings, (batch, n), generator=draw)
         if hasattr(module, "encode") and hasattr(module, "decode"):
-            source = torch.randint(0, table.num_embeddings, (1, n if m is None else m), generator=draw)
+            source = torch.randint(0, table.num_embeddings, (batch, n if m is None else m), generator=draw)
             return (source, ids), {}
         if hasattr(module, "embedding"):
-            return (ids, torch.ones_like(ids, dtype=torch.bool), torch.arange(n)[None] // SENTENCE), {}
+            return (ids, torch.ones_like(ids, dtype=torch.bool), torch.arange(n).expand(batch, n) // SENTENCE), {}
         return (ids,), {}
-    x = torch.randn(1, n, width(module), generator=draw, requires_grad=True)
+    x = torch.randn(batch, n, width(module), generator=draw, requires_grad=True)
     return (x,), {}
 
 

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.costing.card import Kept, call, tensors
+from regard.training import machine
 
 WARM, LEAST, MOST = 2, 3, 30
 SECONDS = 4.0
@@ -25,18 +26,14 @@ def loss_of(out: Any, ids: Tensor) -> Tensor:
     logits = tensors(out)[0]
     if logits.dim() == 3:
         return F.cross_entropy(logits.flatten(0, 1), ids[:, : logits.shape[1]].flatten() % logits.shape[-1])
-    target = ids[:, 0] % logits.shape[-1]
+    target = ids.sum(1) % logits.shape[-1]  # nothing that is soon learnt
     return F.cross_entropy(logits, target) + sum((t.sum() for t in tensors(out)[1:]), logits.new_zeros(()))
-
-
-def widened(args: tuple, batch: int) -> tuple:
-    return tuple(t.detach().expand(batch, *t.shape[1:]).contiguous() if isinstance(t, Tensor) else t for t in args)
 
 
 def predict(module: nn.Module, n: int, batch: int, tokens: int, *, seconds: float = SECONDS) -> dict[str, Any]:
     """For `batch` texts of n tokens a step and so many tokens an epoch. The module itself is left as it was."""
     model = copy.deepcopy(module).train()
-    args = widened(call(model, n)[0], batch)
+    args = tuple(t.detach() for t in call(model, n, batch=batch)[0])
     ids = args[-1] if not args[0].is_floating_point() else None
     if len(args) == 3:
         ids = args[0]
@@ -57,14 +54,15 @@ def predict(module: nn.Module, n: int, batch: int, tokens: int, *, seconds: floa
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-    step(count=True)
-    for _ in range(WARM - 1):
-        step()
     times: list[float] = []
-    while len(times) < MOST and (len(times) < LEAST or sum(times) < seconds):
-        begun = time.perf_counter()
-        step()
-        times.append(time.perf_counter() - begun)
+    with machine.prepared():  # as training is
+        step(count=True)
+        for _ in range(WARM - 1):
+            step()
+        while len(times) < MOST and (len(times) < LEAST or sum(times) < seconds):
+            begun = time.perf_counter()
+            step()
+            times.append(time.perf_counter() - begun)
     each = sorted(times)[len(times) // 2]
     size = sum(p.numel() * p.element_size() for p in params)
     return {

@@ -135,16 +135,16 @@ def compared(task: Task, seed: int, steps: int, longest: int, title: str) -> Fou
 
 
 def relative_copying(seed: int) -> Found:
-    return compared(copying, seed, 400, 16, f"Copying from {LAG} places back")
+    return compared(copying, seed, 1200, 16, f"Copying from {LAG} places back")
 
 
 def relative_recall(seed: int) -> Found:
-    return compared(recalling, seed, 1000, 16, "Selective recall")
+    return compared(recalling, seed, 3000, 16, "Selective recall")
 
 
 def synthesized(seed: int) -> Found:
     """Recall at the length of training, eight pairs: with and without comparing tokens."""
-    length, steps, seeds = 16, 1000, [seed + i for i in range(3)]
+    length, steps, seeds = 16, 3000, [seed + i for i in range(3)]
     reached: dict[str, list[float]] = {}
     for name, mechanism in (("dot", "dot"), ("dense Synthesizer", "synthesizer-dense:length=40")):
         reached[name] = []
