@@ -82,6 +82,8 @@ def evaluate(
     for name in given.keys() - inspect.signature(opened.evaluate).parameters.keys():
         said = "a second file" if name == "references" else f"--{name}"
         raise UserError(f"{said} says nothing to a run of {opened.settings.task!r}; leave it out")
+    if "told" in inspect.signature(opened.evaluate).parameters and sys.stderr.isatty():
+        given["told"] = _counter()
     measured = opened.evaluate(file, **given, say=_say(json_))
     if json_:
         print(json.dumps(measured))
@@ -93,6 +95,18 @@ def evaluate(
         print(f"{name:15} {signature}")
     if classes:
         print(_by_class(classes))
+
+
+def _counter() -> Any:
+    """Tells on a terminal how many are done."""
+    done = 0
+
+    def told(count: int) -> None:
+        nonlocal done
+        done += count
+        print(f"\r{done:,} translated ", end="", file=sys.stderr, flush=True)
+
+    return told
 
 
 def _by_class(classes: dict[str, dict[str, float]]) -> str:

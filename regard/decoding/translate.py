@@ -26,7 +26,7 @@ from regard.decoding.walkers import watched
 from regard.decoding.window import places
 from regard.errors import UserError
 
-ROOM = 4096
+ROOM = 1024
 """Places of the sources in a batch, padding included."""
 
 
