@@ -12,7 +12,11 @@ from conftest import write_corpus, write_reviews
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.S)
-CHAINS = [block.split("\n") for block in re.findall(r"(?:^    regard .*\n)+", README, re.M) if "language" in block]
+CHAINS = [
+    block.split("\n")
+    for block in re.findall(r"(?:^    regard .*\n)+", README, re.M)
+    if "train language" in block or "train translate" in block
+]
 """Blocks whose commands build on one another."""
 COMMANDS = [line.split(" #")[0].strip() for line in re.findall(r"^    (regard .*)$", README, re.M)]
 LINKED = {line.split(" #")[0].strip() for chain in CHAINS for line in chain}
