@@ -89,15 +89,21 @@ def test_asked_to_stop(tmp_path, unstopped, number):
     assert_same(tmp_path, unstopped)
 
 
-def test_a_second_interrupt_stops_at_once(tmp_path):
-    child = launch(tmp_path, checkpoint_seconds=0, toy={"slow": 5.0})
+def interrupted_again_and_again(folder: Path) -> tuple[int, str]:
+    child = launch(folder, checkpoint_seconds=0, toy={"slow": 5.0})
     ready(child)
-    wait_for_step(tmp_path, child, 1)
+    wait_for_step(folder, child, 1)
     while child.poll() is None:  # a busy machine may take two signals for one
         child.send_signal(signal.SIGINT)
         time.sleep(0.3)
-    _, trouble = child.communicate(timeout=60)
-    assert child.returncode not in (0, 3)
+    return child.returncode, child.communicate(timeout=60)[1]
+
+
+def test_a_second_interrupt_stops_at_once(tmp_path):
+    """A first one that falls between two steps stops the run in good order (3) before there is a second."""
+    tries = (interrupted_again_and_again(tmp_path / str(i)) for i in range(4))
+    code, trouble = next(found for found in tries if found[0] != 3)
+    assert code != 0
     assert "KeyboardInterrupt" in trouble
 
 
