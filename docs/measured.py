@@ -5,10 +5,16 @@ python docs/measured.py
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+Row = tuple[str, str, str]
+"""What, the result, the command."""
 
 ROOT = Path(__file__).absolute().parent.parent
 START, END = "<!-- measured -->\n", "<!-- /measured -->"
@@ -22,7 +28,7 @@ def between(ratio: dict[str, float], value: str = "value") -> str:
     return f"{ratio[value]:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
 
 
-def rows() -> list[tuple[str, str, str]]:
+def rows() -> list[Row]:
     attention, throughput = result("attention"), result("throughput")
     batching, kills = result("batching"), result("kills")
     speed = throughput["regard_is_times_as_fast_as"]
@@ -93,75 +99,92 @@ def rows() -> list[tuple[str, str, str]]:
     ]
 
 
-def quality() -> list[tuple[str, str, str]]:
-    """How good recipes are, each beside what it is measured against."""
-    found: list[tuple[str, str, str]] = []
-    for name in ("imdb", "sst2", "mr", "trec"):
-        models = result(f"documents-{name}")["models"]
-        told = ", ".join(f"{m} {100 * row['accuracy']:.1f} %" for m, row in models.items() if m != "nb-svm")
-        seeds = max(len(row.get("seeds", [])) for row in models.values())
-        what = (
-            f"{name}, texts set aside, {'one seed' if seeds == 1 else f'mean of {seeds} seeds'}: recipes beside NB-SVM"
-        )
-        base = f"NB-SVM {100 * models['nb-svm']['accuracy']:.1f} %"
-        found.append((what, f"{told}; {base}", f"python benchmarks/documents.py {name} --seeds {seeds}"))
-    han = result("han")["times_faster_than"]
-    ways = f"{between(han['padded'])}, packed {between(han['packed'])}"
+def documents(name: str) -> Row:
+    models = result(f"documents-{name}")["models"]
+    told = ", ".join(f"{m} {100 * row['accuracy']:.1f} %" for m, row in models.items() if m != "nb-svm")
+    seeds = max(len(row.get("seeds", [])) for row in models.values())
+    count = "one seed" if seeds == 1 else f"mean of {seeds} seeds"
+    base = f"NB-SVM {100 * models['nb-svm']['accuracy']:.1f} %"
+    what = f"{name}, texts set aside, {count}: recipes beside NB-SVM"
+    return what, f"{told}; {base}", f"python benchmarks/documents.py {name} --seeds {seeds}"
+
+
+def han() -> Row:
+    ways = result("han")["times_faster_than"]
     what = "an epoch of HAN, times as fast as the padded (batch, sentences, words) block, and as the same packed"
-    found.append((what, ways, "python benchmarks/han.py"))
-    context = result("context")["models"]
-    told = ", ".join(f"{name} {100 * row['accuracy']['mean']:.1f} %" for name, row in context.items())
-    found.append(("texts that need the sentence before (chance 25 %)", told, "python benchmarks/context.py"))
-    evidence = result("evidence")["models"]
-    told = ", ".join(f"{n} {100 * r['evidence']['mean']:.0f} %" for n, r in evidence.items() if "evidence" in r)
-    found.append(("attention on the words that decide, generated reviews", told, "python benchmarks/evidence.py"))
-    hops = result("hops")["penalties"]
-    told = ", ".join(f"penalty {p}: {row['alike']['mean']:.2f}" for p, row in hops.items())
-    found.append(("how alike eight hops are (1: all the same)", told, "python benchmarks/hops.py"))
-    return found
+    return what, f"{between(ways['padded'])}, {between(ways['packed'])}", "python benchmarks/han.py"
 
 
-def language() -> list[tuple[str, str, str]]:
-    shakespeare, wikitext = result("shakespeare"), result("wikitext2")
-    recipes, over = shakespeare["recipes"], shakespeare["time_over_nanogpt"]
-    told = ", ".join(f"{name} {row['loss']:.3f} in {row['seconds']:.0f} s" for name, row in recipes.items())
-    found = [
-        (
-            "tinyshakespeare, nats a character on the validation part, in one run",
-            f"{told}; time over nanogpt's: quick {between(over['quick'])}, long {between(over['long'])}",
-            "python benchmarks/shakespeare.py",
-        ),
-        (
-            "WikiText-2, perplexity a word on the validation part",
-            f"{wikitext['word_perplexity']:.1f} after {wikitext['seconds'] / 60:.0f} minutes on "
-            f"{wikitext['threads']} thread(s)",
-            "python benchmarks/wikitext2.py",
-        ),
-    ]
-    blanks = result("blanks")
-    told = ", ".join(f"{name} {100 * row['accuracy']['value']:.1f} %" for name, row in blanks["models"].items())
-    found.append(("the missing word of WikiText-2, equal parameters", told, "python benchmarks/blanks.py"))
+def context() -> Row:
+    models = result("context")["models"]
+    told = ", ".join(f"{name} {100 * row['accuracy']['mean']:.1f} %" for name, row in models.items())
+    return "texts that need the sentence before (chance 25 %)", told, "python benchmarks/context.py"
+
+
+def evidence() -> Row:
+    models = result("evidence")["models"]
+    told = ", ".join(f"{n} {100 * r['evidence']['mean']:.0f} %" for n, r in models.items() if "evidence" in r)
+    return "attention on the words that decide, generated reviews", told, "python benchmarks/evidence.py"
+
+
+def hops() -> Row:
+    found = result("hops")["penalties"]
+    told = ", ".join(f"penalty {p}: {row['alike']['mean']:.2f}" for p, row in found.items())
+    return "how alike eight hops are (1: all the same)", told, "python benchmarks/hops.py"
+
+
+def shakespeare() -> Row:
+    found = result("shakespeare")
+    told = ", ".join(f"{name} {row['loss']:.3f} in {row['seconds']:.0f} s" for name, row in found["recipes"].items())
+    over = ", ".join(f"{name} {between(row)}" for name, row in found["time_over_nanogpt"].items())
+    what = "tinyshakespeare, nats a character on the validation part, and time over nanoGPT's configuration"
+    return what, f"{told}; {over}", "python benchmarks/shakespeare.py"
+
+
+def wikitext() -> Row:
+    found = result("wikitext2")
+    told = f"{found['word_perplexity']:.1f} after {found['seconds'] / 60:.0f} minutes, {found['threads']} thread(s)"
+    return "WikiText-2, perplexity a word on the validation part", told, "python benchmarks/wikitext2.py"
+
+
+def blanks() -> Row:
+    models = result("blanks")["models"]
+    told = ", ".join(f"{name} {100 * row['accuracy']['value']:.1f} %" for name, row in models.items())
+    return "the missing word of WikiText-2, equal parameters", told, "python benchmarks/blanks.py"
+
+
+def transfer() -> Row:
     tasks = result("transfer")["tasks"]
     told = ", ".join(
         f"{name} {100 * row['gain']['mean']:+.1f} ({100 * row['gain']['low']:+.1f} to {100 * row['gain']['high']:+.1f})"
         for name, row in tasks.items()
     )
-    found.append(("points that masked pretraining adds, three seeds", told, "python benchmarks/transfer.py"))
-    for size, batch in result("generation")["batches"].items():
-        for kind in ("float32", "float16"):
-            speed = batch["greedy"]["regard_is_times_as_fast_as"][f"regard {kind}"]
-            told = ", ".join(f"{name} {between(row)}" for name, row in speed.items())
-            what = f"writing 128 tokens (4 layers, d = 256), batch {size}, weights in {kind}: times as fast as"
-            found.append((what, told, "python benchmarks/generation.py"))
+    return "points that masked pretraining on WikiText-2 adds, three seeds", told, "python benchmarks/transfer.py"
+
+
+def writing(batch: str, kind: str) -> Row:
+    speed = result("generation")["batches"][batch]["greedy"]["regard_is_times_as_fast_as"][f"regard {kind}"]
+    told = ", ".join(f"{name} {between(row)}" for name, row in speed.items())
+    what = f"writing 128 tokens (4 layers, d = 256), batch {batch}, weights in {kind}: times as fast as"
+    return what, told, "python benchmarks/generation.py"
+
+
+def quality() -> list[Row]:
+    """How good recipes are, and how fast what is theirs; without what was not measured yet."""
+    made: list[Callable[[], Row]] = [partial(documents, name) for name in ("imdb", "sst2", "mr", "trec")]
+    made += [han, context, evidence, hops, shakespeare, wikitext, blanks, transfer]
+    made += [partial(writing, batch, kind) for batch in ("1", "64") for kind in ("float32", "float16")]
+    found = []
+    for row in made:
+        with contextlib.suppress(FileNotFoundError):
+            found.append(row())
     return found
 
 
 def main() -> None:
     machine = result("throughput")["machine"]
     table = "| what | result | command |\n|---|---|---|\n"
-    table += "".join(
-        f"| {what} | {found} | `{command}` |\n" for what, found, command in rows() + quality() + language()
-    )
+    table += "".join(f"| {what} | {found} | `{command}` |\n" for what, found, command in rows() + quality())
     where = f"{machine['cpu']}, {machine['cores']} cores, torch {machine['torch']}, {machine['date']}"
     table += f"\nOn {where}; medians, with 95 % intervals.\n"
     readme = ROOT / "README.md"
