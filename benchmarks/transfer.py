@@ -77,7 +77,7 @@ def main() -> None:
             result["tasks"][name] = {start: interval(values) for start, values in reached.items()} | {"gain": gain}
             told = "   ".join(f"{start} {percent(interval(values))}" for start, values in reached.items())
             print(f"{name:6} {told}   gain {percent(gain)}", flush=True)
-    (ROOT / "benchmarks" / "results" / "transfer.json").write_text(json.dumps(result, indent=2) + "\n")
+            (ROOT / "benchmarks" / "results" / "transfer.json").write_text(json.dumps(result, indent=2) + "\n")
 
 
 if __name__ == "__main__":
