@@ -185,8 +185,12 @@ def main() -> None:
     machine = result("throughput")["machine"]
     table = "| what | result | command |\n|---|---|---|\n"
     table += "".join(f"| {what} | {found} | `{command}` |\n" for what, found, command in rows() + quality())
-    where = f"{machine['cpu']}, {machine['cores']} cores, torch {machine['torch']}, {machine['date']}"
-    table += f"\nOn {where}; medians, with 95 % intervals.\n"
+    files = (ROOT / "benchmarks" / "results").glob("*.json")
+    days = sorted({day for file in files for day in re.findall(r'"date": "(\d{4}-\d\d-\d\d)', file.read_text())})
+    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    where = f"{machine['cpu']}, {machine['cores']} cores, torch {machine['torch']}, {when}"
+    table += f"\nOn {where}; medians, with 95 % intervals. Speeds were measured on a quiet machine, side by side; "
+    table += "how good recipes are, beside other work.\n"
     readme = ROOT / "README.md"
     text = readme.read_text()
     pattern = re.compile(re.escape(START) + ".*?" + re.escape(END), re.S)
