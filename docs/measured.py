@@ -189,8 +189,8 @@ def main() -> None:
     days = sorted({day for file in files for day in re.findall(r'"date": "(\d{4}-\d\d-\d\d)', file.read_text())})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     where = f"{machine['cpu']}, {machine['cores']} cores, torch {machine['torch']}, {when}"
-    table += f"\nOn {where}; medians, with 95 % intervals. Speeds were measured on a quiet machine, side by side; "
-    table += "how good recipes are, beside other work.\n"
+    table += f"\nOn {where}; medians, with 95 % intervals. Speeds were measured side by side, with little else "
+    table += "running; how good recipes are, beside other work.\n"
     readme = ROOT / "README.md"
     text = readme.read_text()
     pattern = re.compile(re.escape(START) + ".*?" + re.escape(END), re.S)

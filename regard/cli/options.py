@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from regard.settings import seconds
+
 Mechanism = Annotated[str | None, typer.Option(help="Attention by name, such as local:window=64.")]
 Positions = Annotated[str | None, typer.Option(help="Positions by name, such as rotary.")]
 From = Annotated[
@@ -37,6 +39,15 @@ Imports = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 Json = Annotated[bool, typer.Option("--json", help="Result as JSON on stdout, progress on stderr.")]
+
+
+TRAINING = ("epochs", "steps", "lr", "optimizer", "accumulate", "patience", "average")
+TRAINING += ("precision", "devices", "nodes", "strategy")
+
+
+def training(said: dict[str, Any]) -> dict[str, Any]:
+    """The settings `train` of a command, from all that was said to it."""
+    return {name: said[name] for name in TRAINING} | {"budget": seconds(said["budget"])}
 
 
 def given(tree: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import typer
 
 from regard.cli import options as o
 from regard.errors import UserError
-from regard.settings import load, merge, overrides, seconds
+from regard.settings import load, merge, overrides
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Train a model on your own file.")
 
@@ -69,6 +69,7 @@ def classify(
       regard train classify reviews.csv --from runs/bert --steps 20
       regard train classify --resume --out runs/han
     """
+    said = locals()
     flags = {
         "seed": seed,
         "origin": from_,
@@ -84,20 +85,7 @@ def classify(
             "batch_tokens": batch_tokens,
         },
         "tokenizer": {"kind": tokenizer, "vocab": vocab},
-        "train": {
-            "epochs": epochs,
-            "steps": steps,
-            "budget": seconds(budget),
-            "lr": lr,
-            "optimizer": optimizer,
-            "accumulate": accumulate,
-            "patience": patience,
-            "average": average,
-            "precision": precision,
-            "devices": devices,
-            "nodes": nodes,
-            "strategy": strategy,
-        },
+        "train": o.training(said),
     }
     run("classify", flags, config, set_, import_, out, resume, overwrite, quiet, json_)
 
@@ -110,7 +98,7 @@ def language(
     objective: Annotated[str | None, typer.Option(help="causal, masked, blank or span. [causal]")] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="gpt or cnn (causal, span), bert or preln-bert (masked), birnn (blank). [the first]"),
+        typer.Option(help="gpt, ngram-gpt, cnn (causal, span), bert, preln-bert (masked), birnn (blank). [the first]"),
     ] = None,
     valid: Annotated[str | None, typer.Option(help="Validation text; without it the last tenth.")] = None,
     block: Annotated[int | None, typer.Option(min=2, help="Tokens in a window. [256]")] = None,
@@ -157,10 +145,10 @@ def language(
     """Train a language model. Without --epochs, --steps or --budget it takes five epochs.
 
     \b
-    causal   the next word                               --model gpt or cnn
+    causal   the next word                               --model gpt, ngram-gpt or cnn
     masked   words that were hidden                      --model bert or preln-bert
     blank    each word, from those on both sides of it   --model birnn
-    span     a stretch that was taken out                --model gpt or cnn
+    span     a stretch that was taken out                --model gpt, ngram-gpt or cnn
 
     \b
     Examples:
@@ -171,6 +159,7 @@ def language(
       regard train language corpus.txt --from runs/gpt --epochs 2 --block 64
       regard train language --resume --out runs/gpt
     """
+    said = locals()
     flags = {
         "seed": seed,
         "origin": from_,
@@ -186,20 +175,7 @@ def language(
             "batch_tokens": batch_tokens,
         },
         "tokenizer": {"kind": tokenizer, "vocab": vocab},
-        "train": {
-            "epochs": epochs,
-            "steps": steps,
-            "budget": seconds(budget),
-            "lr": lr,
-            "optimizer": optimizer,
-            "accumulate": accumulate,
-            "patience": patience,
-            "average": average,
-            "precision": precision,
-            "devices": devices,
-            "nodes": nodes,
-            "strategy": strategy,
-        },
+        "train": o.training(said),
     }
     run("language", flags, config, set_, import_, out, resume, overwrite, quiet, json_)
 
@@ -265,6 +241,7 @@ def translate(
       regard train translate pairs.tsv --tokenizer spaces --smoothing 0 --epochs 2
       regard train translate --resume --out runs/en-de
     """
+    said = locals()
     flags = {
         "seed": seed,
         "origin": from_,
@@ -279,20 +256,7 @@ def translate(
             "batch_tokens": batch_tokens,
         },
         "tokenizer": {"kind": tokenizer, "vocab": vocab},
-        "train": {
-            "epochs": epochs,
-            "steps": steps,
-            "budget": seconds(budget),
-            "lr": lr,
-            "optimizer": optimizer,
-            "accumulate": accumulate,
-            "patience": patience,
-            "average": average,
-            "precision": precision,
-            "devices": devices,
-            "nodes": nodes,
-            "strategy": strategy,
-        },
+        "train": o.training(said),
     }
     run("translate", flags, config, set_, import_, out, resume, overwrite, quiet, json_)
 

@@ -8,10 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
 from regard.data import corpus
-from regard.data.tokenizer import Tokenizer
 from regard.data.vocabulary import Vocabulary
 from regard.decoding import Sampling, Writer
 from regard.decoding.text import Speller
@@ -41,16 +38,6 @@ class LanguageModel(Run):
     @property
     def objective(self) -> str:
         return self.config["settings"]["objective"]
-
-    @property
-    def net(self) -> nn.Module:
-        assert isinstance(self.model, nn.Module)
-        return self.model
-
-    @property
-    def words(self) -> Tokenizer:
-        assert self.tokenizer is not None
-        return self.tokenizer
 
     @cached_property
     def speller(self) -> Speller:

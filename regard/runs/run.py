@@ -69,6 +69,18 @@ class Run:
         return ()
 
     @property
+    def net(self) -> nn.Module:
+        """The model of a run that was trained, not fitted."""
+        assert isinstance(self.model, nn.Module)
+        return self.model
+
+    @property
+    def words(self) -> Tokenizer:
+        """The tokenizer of such a run."""
+        assert self.tokenizer is not None
+        return self.tokenizer
+
+    @property
     def metrics(self) -> dict[str, float]:
         """On the validation part, of the model kept."""
         return self.config.get("metrics", {})

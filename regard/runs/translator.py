@@ -50,16 +50,6 @@ class Translator(Run):
     def verbs(self) -> tuple[str, ...]:
         return ("translate", "evaluate", "look")
 
-    @property
-    def net(self) -> nn.Module:
-        assert isinstance(self.model, nn.Module)
-        return self.model
-
-    @property
-    def words(self) -> Tokenizer:
-        assert self.tokenizer is not None
-        return self.tokenizer
-
     def interpreter(self, precision: str = "float32") -> Interpreter:
         """The model with its weights prepared for decoding, once."""
         if precision not in self._interpreters:
