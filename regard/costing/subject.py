@@ -43,7 +43,7 @@ def model(name: str, known: Mapping[str, str], given: Mapping[str, Any], vocab: 
     full = name if name in known else short.get(name)
     home = known[full] if full else name
     if full is None and not name.startswith("regard.models."):
-        every = [*MECHANISMS, *yardsticks.NAMES, *short]
+        every = sorted({*MECHANISMS, *yardsticks.NAMES, *short})
         raise UserError(f"nothing called {name!r} can be costed; {choices(name, every)}, or a run folder")
     try:
         module = importlib.import_module(home)
