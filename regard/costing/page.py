@@ -82,4 +82,4 @@ def write(card: Card, d: int, out: Path) -> Path:
 
 
 def _figure(value: int | None) -> str:
-    return "–" if value is None else f"{value:,}".replace(",", "\u202f")
+    return "–" if value is None else f"{value:,}"
