@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from regard.layers.dropout import Dropout
 from regard.layers.multihead import MultiHead
 from regard.masks import Mask
 from regard.memory import Memory
@@ -26,7 +27,7 @@ class PreNorm(nn.Module):
 
     def __init__(self, dim: int, dropout: float = 0.0, norm: Norm = nn.LayerNorm):
         super().__init__()
-        self.norm, self.dropout = norm(dim), nn.Dropout(dropout)
+        self.norm, self.dropout = norm(dim), Dropout(dropout)
 
     def forward(self, x: Tensor, part: Part) -> Tensor:
         return x + self.dropout(part(self.norm(x)))
@@ -37,7 +38,7 @@ class PostNorm(nn.Module):
 
     def __init__(self, dim: int, dropout: float = 0.0, norm: Norm = nn.LayerNorm):
         super().__init__()
-        self.norm, self.dropout = norm(dim), nn.Dropout(dropout)
+        self.norm, self.dropout = norm(dim), Dropout(dropout)
 
     def forward(self, x: Tensor, part: Part) -> Tensor:
         return self.norm(x + self.dropout(part(x)))
@@ -61,7 +62,7 @@ class FeedForward(nn.Module):
         super().__init__()
         positive("the feed-forward net", dim=dim, hidden=hidden)
         self.up, self.down = nn.Linear(dim, hidden, bias), nn.Linear(hidden, dim, bias)
-        self.activation, self.dropout = activation, nn.Dropout(dropout)
+        self.activation, self.dropout = activation, Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.down(self.dropout(self.activation(self.up(x))))

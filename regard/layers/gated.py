@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from regard.layers.dropout import Dropout
+
 
 class GatedFeedForward(nn.Module):
     def __init__(
@@ -23,7 +25,7 @@ class GatedFeedForward(nn.Module):
         super().__init__()
         self.gate, self.up = nn.Linear(dim, hidden, bias), nn.Linear(dim, hidden, bias)
         self.down = nn.Linear(hidden, dim, bias)
-        self.activation, self.dropout = activation, nn.Dropout(dropout)
+        self.activation, self.dropout = activation, Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.down(self.dropout(self.activation(self.gate(x)) * self.up(x)))

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from regard import positions
 from regard.layers import EncoderBlock, FeedForward, MultiHead, PostNorm
 from regard.layers.activations import activation
+from regard.layers.dropout import Dropout
 from regard.layers.stack import Stack
 from regard.masks import Mask
 from regard.models.output import pick
@@ -59,7 +60,7 @@ class BERT(nn.Module):
         self.embed = nn.Embedding(c.vocab, c.dim)
         self.positions = positions.build(c.positions, c.dim, c.heads)
         self.segments = nn.Embedding(c.segments, c.dim)
-        self.norm, self.dropout = nn.LayerNorm(c.dim, EPS), nn.Dropout(c.dropout)
+        self.norm, self.dropout = nn.LayerNorm(c.dim, EPS), Dropout(c.dropout)
         self.layers = Stack[EncoderBlock](self._block() for _ in range(c.layers))
         self.pooler = nn.Linear(c.dim, c.dim)
         self.word, self.word_norm = nn.Linear(c.dim, c.dim), nn.LayerNorm(c.dim, EPS)

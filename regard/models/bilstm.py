@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from regard import named
 from regard.layers import Pool, TwoWay
+from regard.layers.dropout import Dropout
 from regard.models.output import Classified
 from regard.places import Places
 
@@ -65,7 +66,7 @@ class BiLSTM(nn.Module):
         self.embedding = nn.Embedding(vocab, embed, padding_idx=0)
         nn.init.normal_(self.embedding.weight, std=0.1)
         self.read, self.pool = TwoWay(embed, hidden, "lstm", layers), pool
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.head = nn.Linear(2 * hidden, classes)
 
     def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor | None = None) -> Classified:

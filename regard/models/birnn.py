@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.layers import TwoWay
+from regard.layers.dropout import Dropout
 from regard.models.output import pick
 from regard.sizes import positive
 
@@ -45,7 +46,7 @@ class BiRNN(nn.Module):
         self.start = nn.Parameter(torch.zeros(2, c.hidden))
         self.before, self.after = nn.Linear(c.hidden, c.dim), nn.Linear(c.hidden, c.dim, bias=False)
         self.bias = nn.Parameter(torch.zeros(vocab))
-        self.dropout = nn.Dropout(c.dropout)
+        self.dropout = Dropout(c.dropout)
         nn.init.normal_(self.embed.weight, std=0.02 if c.dim > 64 else 0.1)
 
     def forward(self, ids: Tensor, *, mask: Tensor | None = None, places: Tensor | None = None) -> Tensor:

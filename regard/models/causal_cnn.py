@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.layers.dropout import Dropout
 from regard.models.output import pick
 from regard.sizes import positive
 
@@ -42,7 +43,7 @@ class Gated(nn.Module):
     def __init__(self, dim: int, width: int, reach: int, dropout: float):
         super().__init__()
         self.back = (width - 1) * reach
-        self.norm, self.dropout = nn.LayerNorm(dim), nn.Dropout(dropout)
+        self.norm, self.dropout = nn.LayerNorm(dim), Dropout(dropout)
         self.filter = nn.Conv1d(dim, 2 * dim, width, dilation=reach)
         self.out = nn.Linear(dim, dim)
 
@@ -58,7 +59,7 @@ class CausalCNN(nn.Module):
         self.embed = nn.Embedding(vocab, c.dim)
         nn.init.normal_(self.embed.weight, std=0.02)
         self.layers = nn.ModuleList(Gated(c.dim, c.width, 2 ** (i % c.cycle), c.dropout) for i in range(c.layers))
-        self.norm, self.dropout = nn.LayerNorm(c.dim), nn.Dropout(c.dropout)
+        self.norm, self.dropout = nn.LayerNorm(c.dim), Dropout(c.dropout)
 
     @property
     def sees(self) -> int:

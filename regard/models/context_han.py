@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.layers import Pool, TwoWay
+from regard.layers.dropout import Dropout
 from regard.masks import Mask
 from regard.models.output import Classified
 from regard.models.sentences import Groups, sentence_groups
@@ -50,7 +51,7 @@ class ContextHAN(nn.Module):
         self.read_words = TwoWay(embed, hidden)
         self.onward, self.back = ContextPool(2 * hidden, attention), ContextPool(2 * hidden, attention)
         self.read_sentences, self.sentences = TwoWay(4 * hidden, hidden), Pool(2 * hidden, attention)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.head = nn.Linear(2 * hidden, classes)
 
     def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor) -> Classified:

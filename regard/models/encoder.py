@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from regard import named, positions
 from regard.layers import EncoderBlock, FeedForward, MultiHead, Pool
 from regard.layers.activations import activation
+from regard.layers.dropout import Dropout
 from regard.layers.norms import EPS, FIRST_NORMS, LAST_NORMS, RESIDUALS
 from regard.models.output import Classified
 from regard.places import Places
@@ -69,7 +70,7 @@ class Encoder(nn.Module):
         self.embedding = nn.Embedding(vocab, dim, padding_idx=0)
         self.positions, self.layers = place, nn.ModuleList(blocks)
         self.first_norm, self.norm = norms
-        self.pool, self.dropout = Pool(dim), nn.Dropout(dropout)
+        self.pool, self.dropout = Pool(dim), Dropout(dropout)
         self.head = nn.Linear(dim, classes)
 
     def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor | None = None) -> Classified:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from regard import positions
 from regard.layers import EncoderBlock, FeedForward, MultiHead, PreNorm
 from regard.layers.activations import activation
+from regard.layers.dropout import Dropout
 from regard.layers.stack import Stack
 from regard.masks import Mask
 from regard.memory import Memory, after
@@ -58,7 +59,7 @@ class GPT(nn.Module):
         self.config = c = config
         self.embed = nn.Embedding(c.vocab, c.dim)
         self.positions = positions.build(c.positions, c.dim, c.heads)
-        self.dropout = nn.Dropout(c.dropout)
+        self.dropout = Dropout(c.dropout)
         self.layers = Stack[EncoderBlock](self._block() for _ in range(c.layers))
         self.norm = nn.LayerNorm(c.dim, bias=c.bias)
         self._start()

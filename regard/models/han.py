@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.layers import Pool, TwoWay
+from regard.layers.dropout import Dropout
 from regard.layers.ngrams import NGrams
 from regard.models.output import Classified
 from regard.models.sentences import sentence_groups
@@ -69,7 +70,7 @@ class HAN(nn.Module):
         width = embed + (ngrams.most * classes if ngrams else 0)
         self.read_words, self.words = TwoWay(width, hidden), Pool(2 * hidden, attention)
         self.read_sentences, self.sentences = TwoWay(2 * hidden, hidden), Pool(2 * hidden, attention)
-        self.dropout, self.drop_words = nn.Dropout(dropout), nn.Dropout1d(word_dropout)
+        self.dropout, self.drop_words = Dropout(dropout), nn.Dropout1d(word_dropout)
         self.head = nn.Linear(2 * hidden, classes)
 
     def see(self, ids: np.ndarray, starts: np.ndarray, labels: np.ndarray) -> None:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import UserError
+from regard.layers.dropout import Dropout
 from regard.models.output import Classified
 
 
@@ -42,7 +43,7 @@ class KimCNN(nn.Module):
         self.embedding = nn.Embedding(vocab, embed, padding_idx=0)
         nn.init.uniform_(self.embedding.weight, -0.25, 0.25)  # as the paper's words without a vector
         self.windows = nn.ModuleList(nn.Conv1d(embed, maps, width, padding=width - 1) for width in widths)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.head = nn.Linear(len(widths) * maps, classes)
 
     def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor | None = None) -> Classified:

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.layers.dropout import Dropout
 from regard.models.output import Classified
 from regard.sizes import positive
 
@@ -54,7 +55,7 @@ class LanguageCNN(nn.Module):
         self.embedding = nn.Embedding(vocab, dim, padding_idx=0)
         nn.init.normal_(self.embedding.weight, std=0.1)
         self.layers = nn.ModuleList(Halve(dim, width) for _ in range(layers))
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.head = nn.Linear(dim, classes)
 
     def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor | None = None) -> Classified:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from regard.layers import DecoderBlock, EncoderBlock, FeedForward, MultiHead, PostNorm
 from regard.layers.activations import activation
+from regard.layers.dropout import Dropout
 from regard.layers.stack import Stack
 from regard.masks import Mask
 from regard.memory import Memory, after
@@ -51,7 +52,7 @@ class Marian(nn.Module):
         self.embed = nn.Embedding(c.vocab, c.dim)
         self.bias = nn.Parameter(torch.zeros(c.vocab))
         self.positions = SinusoidalHalves(c.dim, c.heads)
-        self.dropout = nn.Dropout(c.dropout)
+        self.dropout = Dropout(c.dropout)
         self.encoder = Stack[EncoderBlock](self._encoder_block() for _ in range(c.layers))
         self.decoder = Stack[DecoderBlock](self._decoder_block() for _ in range(c.decoder_layers or c.layers))
         self._start()

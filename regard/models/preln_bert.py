@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from regard import positions
 from regard.layers import EncoderBlock, FeedForward, MultiHead
 from regard.layers.activations import activation
+from regard.layers.dropout import Dropout
 from regard.layers.stack import Stack
 from regard.masks import Mask
 from regard.models.output import pick
@@ -48,7 +49,7 @@ class PreLNBERT(nn.Module):
         self.config = c = config
         self.embed, self.segments = nn.Embedding(vocab, c.dim), nn.Embedding(2, c.dim)
         self.positions = positions.build(c.positions, c.dim, c.heads)
-        self.dropout = nn.Dropout(c.dropout)
+        self.dropout = Dropout(c.dropout)
         self.layers = Stack[EncoderBlock](self._block() for _ in range(c.layers))
         self.norm, self.pooler = nn.LayerNorm(c.dim), nn.Linear(c.dim, c.dim)
         self.word, self.word_norm = nn.Linear(c.dim, c.dim), nn.LayerNorm(c.dim)

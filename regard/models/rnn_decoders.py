@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.layers import MultiHead
+from regard.layers.dropout import Dropout
 from regard.layers.recurrent import CELLS
 from regard.memory import Memory
 
@@ -31,7 +32,7 @@ class Plain(nn.Module):
     def __init__(self, dim: int, attention: MultiHead, cell: str, layers: int, dropout: float):
         super().__init__()
         hidden, width = attention.mechanism.dim, attention.mechanism.heads * attention.mechanism.value_width
-        self.attention, self.dropout = attention, nn.Dropout(dropout)
+        self.attention, self.dropout = attention, Dropout(dropout)
         self.cell = CELLS[cell](dim, hidden, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
         self.join = nn.Linear(hidden + width + dim, dim)
 
@@ -54,7 +55,7 @@ class Fed(nn.Module):
     def __init__(self, dim: int, attention: MultiHead, cell: str, layers: int, dropout: float):
         super().__init__()
         hidden, width = attention.mechanism.dim, attention.mechanism.heads * attention.mechanism.value_width
-        self.attention, self.dropout = attention, nn.Dropout(dropout)
+        self.attention, self.dropout = attention, Dropout(dropout)
         self.cells = nn.ModuleList(ONE[cell](dim + width if i == 0 else hidden, hidden) for i in range(layers))
         self.join = nn.Linear(hidden + width + dim, dim)
 

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from regard.errors import UserError
 from regard.layers import MultiHead, TwoWay
+from regard.layers.dropout import Dropout
 from regard.memory import Memory
 from regard.models.output import pick
 from regard.models.rnn_decoders import DECODERS, State
@@ -51,7 +52,7 @@ class RNNTranslator(nn.Module):
         self.config = c = config
         self.embed = nn.Embedding(vocab, c.dim)
         self.bias = nn.Parameter(torch.zeros(vocab))
-        self.dropout = nn.Dropout(c.dropout)
+        self.dropout = Dropout(c.dropout)
         self.read_both = TwoWay(c.dim, c.hidden, c.cell, c.layers, c.dropout)
         attention = MultiHead(c.hidden, c.heads, c.mechanism, memory_dim=2 * c.hidden, output=False)
         if not attention.mechanism.cross:

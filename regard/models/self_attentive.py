@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from regard.layers import Pool, TwoWay, redundancy
+from regard.layers.dropout import Dropout
 from regard.masks import Mask
 from regard.models.output import Classified
 from regard.places import Places
@@ -45,7 +46,7 @@ class SelfAttentive(nn.Module):
         self.read = TwoWay(c.embed, c.hidden, "lstm")
         self.pool = Pool(2 * c.hidden, c.attention, c.hops, bias=False)
         self.features = nn.Sequential(nn.Linear(c.hops * 2 * c.hidden, c.features), nn.ReLU())
-        self.dropout = nn.Dropout(c.dropout)
+        self.dropout = Dropout(c.dropout)
         self.head = nn.Linear(c.features, classes)
 
     def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor | None = None) -> Classified:

@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.layers import DecoderBlock, EncoderBlock, FeedForward, MultiHead, PreNorm
+from regard.layers.dropout import Dropout
 from regard.layers.gated import GatedFeedForward
 from regard.layers.stack import Stack
 from regard.masks import Mask
@@ -56,7 +57,7 @@ class T5(nn.Module):
         self.embed = nn.Embedding(c.vocab, c.dim)
         self.encoder_positions = T5Bias(c.dim, c.heads)
         self.decoder_positions = T5Bias(c.dim, c.heads, bidirectional=False)
-        self.dropout = nn.Dropout(c.dropout)
+        self.dropout = Dropout(c.dropout)
         self.encoder = Stack[EncoderBlock](self._encoder_block() for _ in range(c.layers))
         self.decoder = Stack[DecoderBlock](self._decoder_block() for _ in range(c.decoder_layers or c.layers))
         self.encoder_norm, self.decoder_norm = NORM(c.dim), NORM(c.dim)

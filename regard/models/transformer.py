@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from regard import named, positions
 from regard.layers import DecoderBlock, EncoderBlock, FeedForward, MultiHead, PostNorm, PreNorm
+from regard.layers.dropout import Dropout
 from regard.layers.stack import Stack
 from regard.masks import Mask
 from regard.mechanisms import MECHANISMS
@@ -64,7 +65,7 @@ class Transformer(nn.Module):
         self.embed = nn.Embedding(c.vocab, c.dim)
         self.bias = nn.Parameter(torch.zeros(c.vocab))
         self.positions = positions.build(c.positions, c.dim, c.heads)
-        self.dropout = nn.Dropout(c.dropout)
+        self.dropout = Dropout(c.dropout)
         self.encoder = Stack[EncoderBlock](self._encoder_block() for _ in range(c.layers))
         self.decoder = Stack[DecoderBlock](self._decoder_block() for _ in range(c.decoder_layers or c.layers))
         self.encoder_norm, self.decoder_norm = LAST_NORMS[c.norm](c.dim), LAST_NORMS[c.norm](c.dim)
