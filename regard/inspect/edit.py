@@ -59,25 +59,59 @@ def _with_edits(module: Attend, scores: Scores, value: Tensor, mask: Mask | None
     return scores.read(edited(module, scores.weights(mask), scores), value)
 
 
-def ablate(heads: list[int]) -> Edit:
-    """These heads read nothing."""
+def ablate(heads: list[int] | None = None) -> Edit:
+    """These heads (all by default) read nothing."""
 
     def change(weights: Tensor, scores: Scores) -> Tensor:
         keep = weights.new_ones(weights.shape[1])
-        keep[heads] = 0.0
+        keep[_known(weights, heads)] = 0.0
         return weights * keep[:, None, None]
 
     return change
 
 
-def uniform() -> Edit:
-    """Every query regards all that it may see, equally."""
+def uniform(heads: list[int] | None = None) -> Edit:
+    """In these heads (all by default) every query regards all that it may see, equally."""
 
     def change(weights: Tensor, scores: Scores) -> Tensor:
         seen = (weights > 0).to(weights.dtype)
-        return seen / seen.sum(-1, keepdim=True).clamp(min=1.0)
+        even = seen / seen.sum(-1, keepdim=True).clamp(min=1.0)
+        chosen = torch.zeros(weights.shape[1], dtype=torch.bool, device=weights.device)
+        chosen[_known(weights, heads)] = True
+        return torch.where(chosen[:, None, None], even, weights)
 
     return change
+
+
+def swap(other: Tensor, heads: list[int] | None = None, *, of: list[int] | None = None) -> Edit:
+    """These heads (all by default) attend as another model did: with its weights (b, h, q, k) on the same input, of its
+    heads `of` (the same numbers by default)."""
+
+    def change(weights: Tensor, scores: Scores) -> Tensor:
+        mine = _known(weights, heads)
+        theirs = mine if of is None else _known(other, of)
+        if other.shape[0] != weights.shape[0] or other.shape[2:] != weights.shape[2:] or len(mine) != len(theirs):
+            raise UserError(
+                f"weights {tuple(other.shape)} of heads {theirs} cannot stand in for {tuple(weights.shape)} of heads "
+                f"{mine}: both models must read the same tokens"
+            )
+        if theirs and max(theirs) >= other.shape[1]:
+            raise UserError(f"the other model has heads 0 to {other.shape[1] - 1} there, and {max(theirs)} was given")
+        weights = weights.clone()
+        weights[:, mine] = other[:, theirs].to(weights.dtype)
+        return weights
+
+    return change
+
+
+def _known(weights: Tensor, heads: list[int] | None) -> list[int]:
+    count = weights.shape[1]
+    if heads is None:
+        return list(range(count))
+    for head in heads:
+        if not 0 <= head < count:
+            raise UserError(f"there are heads 0 to {count - 1} here, and {head} was given")
+    return heads
 
 
 def hide(keys: Tensor | list[int], *, renormalise: bool = True) -> Edit:

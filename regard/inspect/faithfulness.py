@@ -1,10 +1,14 @@
 """Is the picture faithful? Take away the words that attention points at and see what the model then says.
 
-    comprehensiveness   p(class | text) - p(class | text without the words attended to most)      high if they mattered
-    sufficiency         p(class | text) - p(class | those words alone)                            low if they are enough
+    comprehensiveness     s(text) - s(text without the words attended to most)            high if they mattered
+    sufficiency           s(text) - s(those words alone)                                  low if they are enough
+    leave-one-out         rank correlation of the weights with |s(text) - s(text without the word)|
+    gradients             rank correlation of the weights with |integrated gradients| (regard.inspect.gradients)
 
-(DeYoung et al. 2020, ERASER, section 4.) Each stands beside the same number of words drawn at random, many times: an
-explanation that is no better than the draws explains nothing.
+s is what is asked about: p(class), the log-probability of a word, how alike two vectors are. (DeYoung et al. 2020,
+ERASER, section 4; Jain and Wallace 2019, section 4.1.) Each stands beside two controls: as many words drawn at random,
+many times, and words spread evenly over the text, as attention that regards all alike would have it. An explanation
+that is no better than the draws explains nothing.
 """
 
 from __future__ import annotations
@@ -15,15 +19,23 @@ from dataclasses import dataclass
 import numpy as np
 
 Predict = Callable[[Sequence[np.ndarray]], np.ndarray]
-"""Which tokens are kept, a bool array each, to p(class) of each."""
+"""Which tokens are kept, a bool array each, to s of each: (rows,), or (rows, questions) where several are asked."""
+
+GOOD = 0.95  # better than chance: better than this share of the draws
+SHUFFLES = 400  # of ranks, which cost nothing
+PHASES = 4  # of words spread evenly: from which one on
 
 
 @dataclass(frozen=True)
 class Measure:
+    """`random` and `uniform` are the controls in the mean; `better_than` is the share of the random draws that
+    attention beats."""
+
     name: str
     attention: float
     random: float
-    better_than: float  # share of the random draws that attention beats
+    uniform: float
+    better_than: float
     explain: str
 
 
@@ -32,6 +44,11 @@ class Faithfulness:
     measures: list[Measure]
     sentence: str
 
+    def as_dict(self) -> dict:
+        keys = ("attention", "random", "uniform", "better_than", "explain")
+        rows = [{"measure": m.name, **{key: getattr(m, key) for key in keys}} for m in self.measures]
+        return {"sentence": self.sentence, "rows": rows}
+
 
 def faithfulness(
     predict: Predict,
@@ -39,53 +56,141 @@ def faithfulness(
     words: Sequence[int],
     label: str,
     *,
+    said: str = "p",
+    gradient: np.ndarray | None = None,
     share: float = 0.2,
     draws: int = 40,
+    most: int = 256,
     seed: int = 0,
 ) -> Faithfulness:
-    """`words` says which word each token belongs to; whole words are taken away. `predict` gives p of the class in
-    question."""
-    names, word = np.unique(np.asarray(words), return_inverse=True)
-    weight = np.bincount(word, weights=weights, minlength=len(names))
-    count = max(1, round(share * len(names)))
+    """`words` says which word each token belongs to, -1 for tokens that always stay; whole words are taken away.
+    `predict` gives s of what is asked about, which is called said(label). `gradient` is what the gradients say of each
+    token, if they were asked. More than `most` words are left out one by one as a sample."""
+
+    def column(kept: Sequence[np.ndarray]) -> np.ndarray:
+        return np.asarray(predict(kept))[:, None]
+
+    gradients = None if gradient is None else [gradient]
+    how = {"said": said, "share": share, "draws": draws, "most": most, "seed": seed}
+    return faithfulness_of_each(column, [weights], words, [label], gradients=gradients, **how)[0]
+
+
+def faithfulness_of_each(
+    predict: Predict,
+    weights: Sequence[np.ndarray],
+    words: Sequence[int],
+    labels: Sequence[str],
+    *,
+    said: str = "p",
+    gradients: Sequence[np.ndarray | None] | None = None,
+    share: float = 0.2,
+    draws: int = 40,
+    most: int = 256,
+    seed: int = 0,
+) -> list[Faithfulness]:
+    """Several questions about one text, such as the words of a translation: the draws serve all of them, since
+    `predict` answers all at once. One row of `weights` for each."""
+    given = np.asarray(words)
+    free = given >= 0
+    names, word = np.unique(given[free], return_inverse=True)
+    n = len(names)
+    if n < 3:
+        short = "The text is too short to tell whether attention explains the prediction."
+        return [Faithfulness([], short) for _ in labels]
+    count = max(1, round(share * n))
     random = np.random.default_rng(seed)
-    chosen = [np.argsort(-weight, kind="stable")[:count]]
-    chosen += [random.choice(len(names), count, replace=False) for _ in range(draws)]
-    kept = [np.ones(len(word), bool)]
-    for pick in chosen:
-        inside = np.isin(word, pick)
-        kept += [~inside, inside]
-    p = predict(kept)
-    without, alone = p[0] - p[1::2], p[0] - p[2::2]
-    comprehensive = Measure(
-        "comprehensiveness",
-        float(without[0]),
-        float(without[1:].mean()),
-        float((without[0] > without[1:]).mean()),
-        f"fall of p({label}) when the {count} words attended to most are taken away",
-    )
-    sufficient = Measure(
-        "sufficiency",
-        float(alone[0]),
-        float(alone[1:].mean()),
-        float((alone[0] < alone[1:]).mean()),
-        f"fall of p({label}) when only these {count} words are left (lower is better)",
-    )
-    return Faithfulness([comprehensive, sufficient], _verdict(comprehensive, sufficient, count, len(names), draws))
+
+    def by_word(values: np.ndarray) -> np.ndarray:
+        return np.bincount(word, weights=np.asarray(values, float)[free], minlength=n)
+
+    def without(pick: np.ndarray) -> np.ndarray:
+        kept = np.ones(len(given), bool)
+        kept[free] = ~np.isin(word, pick)
+        return kept
+
+    def alone(pick: np.ndarray) -> np.ndarray:
+        return without(np.setdiff1d(np.arange(n), pick))
+
+    each = [by_word(row) for row in weights]
+    chosen = [np.argsort(-row, kind="stable")[:count] for row in each]
+    drawn = [random.choice(n, count, replace=False) for _ in range(draws)]
+    even = [np.unique(((np.arange(count) + (p + 0.5) / PHASES) * n / count).astype(int)) for p in range(PHASES)]
+    left_out = np.arange(n) if n <= most else np.sort(random.choice(n, most, replace=False))
+    picks = [*chosen, *drawn, *even]
+    rows = [np.ones(len(given), bool), *map(without, picks), *map(alone, picks)]
+    rows += [without(np.array([i])) for i in left_out]
+    s = np.asarray(predict(rows), float)
+    total, p = len(labels), len(picks)
+    fall = s[0] - s
+    made = []
+    for j, label in enumerate(labels):
+        one, cut = f"{said}({label})", f"{count} word{'s' * (count > 1)}"
+        measures = []
+        for name, first, sign, explain in (
+            ("comprehensiveness", 1, 1, f"fall of {one} when the {cut} attended to most are taken away"),
+            (
+                "sufficiency",
+                1 + p,
+                -1,
+                f"fall of {one} when only these {cut} are left (lower is better)",
+            ),
+        ):
+            block = fall[first : first + p, j]
+            mine, chance, spread = block[j], block[total : total + draws], block[total + draws :]
+            beaten = float((sign * mine > sign * chance).mean())
+            measures.append(Measure(name, float(mine), float(chance.mean()), float(spread.mean()), beaten, explain))
+        moved = np.abs(fall[1 + 2 * p :, j])
+        asked = "each word" if len(left_out) == n else f"{len(left_out)} of the {n} words"
+        explain = f"rank correlation of the weights with how far {one} moves when {asked} is left out by itself"
+        measures.append(_agreement("leave-one-out", each[j][left_out], moved, random, explain))
+        gradient = None if gradients is None else gradients[j]
+        if gradient is not None:
+            explain = f"rank correlation of the weights with the integrated gradients of {one}"
+            measures.append(_agreement("gradients", each[j], by_word(np.abs(gradient)), random, explain))
+        made.append(Faithfulness(measures, _verdict(measures, count, draws)))
+    return made
 
 
-def _verdict(comprehensive: Measure, sufficient: Measure, count: int, total: int, draws: int) -> str:
-    """A plain sentence. Better than chance means better than 95 % of the draws."""
-    if total < 3:
-        return "The text is too short to tell whether attention explains the prediction."
-    good = [m.name for m in (comprehensive, sufficient) if m.better_than >= 0.95]
-    if len(good) == 2:
+def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
+    """Spearman's: 1 where both put the words in the same order; 0 where one of them has no order."""
+    x, y = _ranks(a), _ranks(b)
+    return float(x @ y)
+
+
+def _agreement(name: str, a: np.ndarray, b: np.ndarray, random: np.random.Generator, explain: str) -> Measure:
+    """Beside shuffled weights; even ones have no order, and so agree with nothing."""
+    x, y = _ranks(a), _ranks(b)
+    chance = np.stack([random.permutation(x) for _ in range(SHUFFLES)]) @ y
+    mine = float(x @ y)
+    return Measure(name, mine, float(chance.mean()), 0.0, float((mine > chance).mean()), explain)
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Ranks about their mean, of length one."""
+    from scipy.stats import rankdata
+
+    ranks = rankdata(values)
+    ranks -= ranks.mean()
+    length = float(np.linalg.norm(ranks))
+    return ranks / length if length > 0 else ranks
+
+
+def _verdict(measures: Sequence[Measure], count: int, draws: int) -> str:
+    """A plain sentence."""
+    good = [m.name for m in measures if m.better_than >= GOOD]
+    bad = [m.name for m in measures if m.better_than < GOOD]
+    comprehensive, sufficient = measures[:2]
+    if not good:
+        return "On this input attention is no better than chance as an explanation."
+    if {"comprehensiveness", "sufficiency"} <= set(good):
+        beside = f" It does not agree with {_and(bad)}." if bad else ""
         return (
             f"On this input attention is a faithful explanation: without the {count} words most attended to the "
             f"prediction changes more than with {comprehensive.better_than:.0%} of {draws} random choices, and they "
-            f"alone keep it better than {sufficient.better_than:.0%}."
+            f"alone keep it better than {sufficient.better_than:.0%}.{beside}"
         )
-    if good:
-        other = "sufficiency" if good[0] == "comprehensiveness" else "comprehensiveness"
-        return f"On this input attention is better than chance by {good[0]}, and not by {other}: believe it in part."
-    return "On this input attention is no better than chance as an explanation."
+    return f"On this input attention is better than chance by {_and(good)}, and not by {_and(bad)}: believe it in part."
+
+
+def _and(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
