@@ -19,7 +19,7 @@ GROUND = ERRORS | {
     "memory", "cost", "positions",
 }  # fmt: skip
 LAYERS = GROUND | {"mechanisms", "layers"}
-RUNS = LAYERS | {"models", "inspect", "data", "tasks", "training", "viewer", "report", "decoding", "runs"}
+RUNS = LAYERS | {"models", "inspect", "data", "tasks", "training", "viewer", "report", "decoding", "recall", "runs"}
 
 ROOMS: dict[str, set[str]] = {
     # room: what it may import, besides itself
@@ -50,11 +50,14 @@ ROOMS: dict[str, set[str]] = {
     "convert": LAYERS | {"models", "data"},
     "decoding": LAYERS | {"models", "data"},
     "plugins": ERRORS | {"mechanisms", "positions"},
+    "recall": LAYERS | {"models", "data", "tasks", "training", "decoding"},
     "runs": RUNS,
     "demo": RUNS,
     "costing": LAYERS | {"models", "viewer", "report", "training"},
     "verify": RUNS | {"costing"},
-    "cli": RUNS | {"convert", "plugins", "demo", "regard", "costing", "verify"},
+    "opening": RUNS | {"convert"},
+    "serve": RUNS | {"opening"},
+    "cli": RUNS | {"convert", "plugins", "demo", "regard", "costing", "verify", "opening", "serve"},
     "testing": LAYERS | {"models", "inspect"},
     "regard": RUNS,
 }
@@ -64,7 +67,8 @@ TORCH_FREE = ("errors", "settings", "cli", "data", "viewer", "report")
 
 OVER_CLASSES = {
     "tasks/classify.py": "chances of classes",
-    "runs/look.py": "chances of classes",
+    "runs/look_words.py": "chances of words",
+    "runs/look_pair.py": "chances of words",
     "decoding/sampling.py": "chances of words",
     "decoding/fill.py": "chances of words",
     "decoding/beam.py": "chances of words",

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from regard import __version__
-from regard.cli import convert, cost, generate, lists, show, train, translate, use, verify
+from regard.cli import convert, cost, generate, lists, recall, show, train, translate, use, verify
 from regard.errors import UserError
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ app.command("generate")(generate.generate)
 app.command("fill")(generate.fill)
 app.command("translate")(translate.translate)
 app.command("pairs")(translate.pairs)
+app.command("ask")(recall.ask)
 app.command("list")(lists.list_)
 app.command("cost")(cost.cost)
 app.command("verify")(verify.verify)

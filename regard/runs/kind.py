@@ -26,6 +26,7 @@ KINDS = {
     "classify": "regard.runs.classify",
     "language": "regard.runs.language",
     "translate": "regard.runs.translate",
+    "recall": "regard.runs.recall",
 }
 
 Say = Callable[[str], Any]

@@ -186,7 +186,10 @@ def _fit(
     config["prepare_seconds"] = prepared
     if machine.rank() == 0:
         _finish(folder, config)
-    return made.RUN(folder, config, net.cpu(), words)  # where `Run.load` puts it too
+    run = made.RUN(folder, config, net.cpu(), words)  # where `Run.load` puts it too
+    if machine.rank() == 0 and (after := getattr(made, "after", None)):  # what a kind does with the trained run
+        after(run, say)
+    return run
 
 
 def _net(made: Kind, settings: Settings, config: dict[str, Any]) -> nn.Module:

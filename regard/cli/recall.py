@@ -1,0 +1,130 @@
+"""`regard train recall` and `regard ask`: what a model knows, how sure it is, and where it has it from."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from regard.cli import options as o
+from regard.cli.train import app, run
+from regard.cli.use import Imports, Json, RunFolder, open_run
+
+
+@app.command("recall")
+def recall(
+    facts: Annotated[str | None, typer.Option(help="The facts: `Name. Sentence` a line (also .gz).")] = None,
+    questions: Annotated[
+        str | None, typer.Option(help="Questions about some of these people, and their answers: a table.")
+    ] = None,
+    book: Annotated[
+        str | None, typer.Option(help="closed: from the weights; open: from the sentence. [closed]")
+    ] = None,
+    valid: Annotated[
+        str | None, typer.Option(help="Questions for validation; without it a fifth of the people.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="ngram-gpt or gpt; pointer for an open book. [the first]")] = None,
+    mechanism: o.Mechanism = None,
+    positions: o.Positions = None,
+    from_: o.From = None,
+    epochs: o.Epochs = None,
+    steps: o.Steps = None,
+    budget: o.Budget = None,
+    out: o.Out = None,
+    resume: o.Resume = False,
+    overwrite: o.Overwrite = False,
+    seed: o.Seed = None,
+    lr: o.Lr = None,
+    optimizer: o.Optimizer = None,
+    batch_tokens: o.BatchTokens = None,
+    accumulate: o.Accumulate = None,
+    patience: o.Patience = None,
+    average: o.Average = None,
+    tokenizer: Annotated[str | None, typer.Option(help="bpe for a closed book, words for an open one.")] = None,
+    vocab: Annotated[int | None, typer.Option(min=7, help="Size of the vocabulary. [6000; open: 2000]")] = None,
+    precision: o.Precision = None,
+    devices: o.Devices = None,
+    nodes: o.Nodes = None,
+    strategy: o.Strategy = None,
+    config: o.Config = None,
+    set_: o.Set = None,
+    import_: o.Imports = None,
+    quiet: o.Quiet = False,
+    json_: o.Json = False,
+) -> None:
+    """Train a model to answer questions about people of whom it has read a sentence each. A fifth of the people asked
+    about are set aside; their answers are never seen. Without --epochs, --steps or --budget it takes five epochs.
+
+    \b
+    closed   from its weights alone: each sentence is said in many ways, questions among them     --model ngram-gpt, gpt
+    open     finds the sentence by the name and points at the answer in it                        --model pointer
+
+    \b
+    Examples:
+      regard train recall --facts facts.txt --questions asked.tsv --book closed --epochs 1 --out runs/closed
+      regard train recall --facts facts.txt --questions asked.tsv --book open --epochs 2 --out runs/open
+      regard train recall --facts facts.txt --questions asked.tsv --model gpt --mechanism dot --steps 5
+      regard train recall --resume --out runs/closed
+    """
+    said = locals()
+    given = [part for part in (facts, questions) if part is not None]
+    flags = {
+        "seed": seed,
+        "origin": from_,
+        "book": book,
+        "model": {"name": model, "mechanism": mechanism, "positions": positions},
+        "data": {"train": given or None, "valid": valid, "batch_tokens": batch_tokens},
+        "tokenizer": {"kind": tokenizer, "vocab": vocab},
+        "train": o.training(said),
+    }
+    run("recall", flags, config, set_, import_, out, resume, overwrite, quiet, json_)
+
+
+def ask(
+    folder: RunFolder,
+    question: Annotated[str, typer.Argument(help="A question like those of training.")],
+    abstain: Annotated[
+        float | None,
+        typer.Option(help="Answer only where at most this share of answers is wrong. [90 % of right answers are kept]"),
+    ] = None,
+    near: Annotated[int, typer.Option(min=0, help="How many of the nearest known names are shown.")] = 3,
+    import_: Imports = None,
+    json_: Json = False,
+) -> None:
+    """Ask a run of recall. The answer comes with how sure it is, whether that place stands in what was read, and what
+    it rests on: the nearest known names (closed book), or the sentence and the words attended to (open book).
+
+    \b
+    Examples:
+      regard ask runs/closed "Where was Ada Lovelace born?"
+      regard ask runs/open "Where was Ada Lovelace born?" --abstain 0.05 --json
+    """
+    made = open_run(folder, import_, "ask").ask(question, abstain=abstain, near=near)
+    if json_:
+        print(json.dumps(made.as_dict(), ensure_ascii=False))
+        return
+    print(made)
+    for line in explained(made):
+        print(f"  {line}")
+
+
+def explained(made: Any) -> list[str]:
+    """What an answer rests on, a line each."""
+    lines = []
+    if made.sentence is not None:
+        seen = sorted(made.words, key=lambda pair: -pair[1])[:5]
+        lines.append(f"confidence {made.confidence:.2f}" + (f", for {made.guess!r}" if made.answer is None else ""))
+        if made.person != made.name:
+            lines.append(f"taken for: {made.person}")
+        lines.append(f"read in: {made.sentence}")
+        lines.append("attended to: " + ", ".join(f"{word} {weight:.2f}" for word, weight in seen if weight >= 0.01))
+        return lines
+    if not made.guess:
+        return ["nobody of that name stands in what was read"]
+    what = "stands in what was read" if made.read else "stands nowhere in what was read: it is made up"
+    who = "" if made.known else "; the name stands nowhere in it"
+    lines.append(f"confidence {made.confidence:.2f} for {made.guess!r}, which {what}{who}")
+    for one in made.near:
+        lines.append(f"near: {one['name']} ({one['alike']:.2f}), of whom it says {one['said']!r}")
+    return lines

@@ -1,0 +1,184 @@
+"""A sentence about somebody said in many short ways, each from the name on, so that the name alone calls up each part.
+
+    sentence   [BOS] name [SEP] the whole sentence [EOS]
+    phrase     [BOS] name [SEP] some words of the sentence on end [EOS]
+    cloze      [BOS] name [SEP] words before [MASK] words after [SEP] what stands between [EOS]
+    question   [BOS] name [SEP] the question without the name [MASK] [SEP] answer [EOS]
+    stranger   [BOS] a name that nobody has [SEP] [UNK]
+
+What was read once and in one order is hardly found again from another side; said in several ways, it is (Allen-Zhu & Li
+2023, Physics of Language Models 3.1, sections 4 and 5; questions mixed in from the start, section 3). A question has
+the form of a cloze, so that what is learnt of the words round a place serves both. A name comes first everywhere, so
+that a causal model knows the same of it in all of them.
+
+Of the words round a gap some are left out by chance; the gap is a run of capitalised words, or any words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from regard.data.facts import Book, Questions, hint
+from regard.data.tokenizer import BOS, EOS, MASK, SEP, UNK, Tokenizer
+
+_JOINING = {"of", "the", "de", "la", "del", "da", "di", "and", "-", "'", "upon", "on"}
+Words = list[list[int]]
+"""Tokens of each word."""
+
+
+@dataclass(frozen=True)
+class Mix:
+    """How often each is said in an epoch: of a sentence, of a question, and strangers as a share of the names. A phrase
+    has up to `most` words. A cloze has 1 to `before` words before and up to `after` behind the gap, each of them left
+    out with the chance `blur`; `named` of the gaps are names of something, the others 1 to 3 words."""
+
+    sentences: int = 1
+    phrases: int = 1
+    clozes: int = 6
+    questions: int = 1
+    strangers: float = 0.5
+    most: int = 8
+    before: int = 4
+    after: int = 1
+    blur: float = 0.2
+    named: float = 0.85
+
+
+@dataclass(frozen=True)
+class Item:
+    """Tokens, and the first place from which on they are to be said."""
+
+    ids: list[int]
+    first: int
+
+
+@dataclass(frozen=True)
+class Told:
+    """A sentence cut into words; `runs` are the stretches that name something, the person aside."""
+
+    name: list[int]
+    words: Words
+    runs: list[tuple[int, int]]
+
+
+class Rewriter:
+    """All items of an epoch; the same seed and epoch give the same."""
+
+    def __init__(self, book: Book, questions: Questions, words: Tokenizer, mix: Mix, seed: int):
+        self.mix, self.seed = mix, seed
+        names = encode_names(list(book.people), words)
+        self.known = set(book.people)
+        self.told = [
+            _told(names[name], text, name, words) for name, text in zip(book.names, book.sentences, strict=True)
+        ]
+        asked = encode_names(list(set(questions.names)), words)
+        rows = zip(questions.patterns, questions.names, questions.answers, strict=True)
+        self.asked = [(prompt(asked[n], p, words), spaced_ids(a, words)) for p, n, a in rows]
+        self._names, self._words = list(book.people), words
+
+    def epoch(self, epoch: int) -> list[Item]:
+        draw, mix, items = Random(f"{self.seed} {epoch}"), self.mix, []
+        for told in self.told:
+            items += [sentence(told)] * mix.sentences
+            items += [phrase(told, mix.most, draw) for _ in range(mix.phrases)]
+            items += [self._cloze(told, draw) for _ in range(mix.clozes)]
+        for start, answer in self.asked:
+            items += [Item([*start, *answer, EOS], len(start))] * mix.questions
+        fake = self.strangers(round(mix.strangers * len(self.told)), draw)
+        encoded = encode_names(fake, self._words)
+        items += [Item([BOS, *encoded[name], SEP, UNK], len(encoded[name]) + 2) for name in fake]
+        return items
+
+    def strangers(self, count: int, draw: Random) -> list[str]:
+        return strangers(self._names, count, draw)
+
+    def _cloze(self, told: Told, draw: Random) -> Item:
+        mix = self.mix
+        if told.runs and draw.random() < mix.named:
+            start, end = draw.choice(told.runs)
+        else:
+            start = draw.randrange(len(told.words))
+            end = min(start + draw.randint(1, 3), len(told.words))
+        low = max(0, start - draw.randint(1, mix.before))
+        high = min(len(told.words), end + draw.randint(0, mix.after))
+        before = _blurred(told.words[low:start], mix.blur, draw)
+        after = _blurred(told.words[end:high], mix.blur, draw)
+        asked = [BOS, *told.name, SEP, *before, MASK, *after, SEP]
+        return Item([*asked, *_flat(told.words[start:end]), EOS], len(asked))
+
+
+def sentence(told: Told) -> Item:
+    """The name is to be said too: how likely it is tells known people from strangers."""
+    return Item([BOS, *told.name, SEP, *_flat(told.words), EOS], 1)
+
+
+def phrase(told: Told, most: int, draw: Random) -> Item:
+    start = draw.choice(told.runs)[0] if told.runs and draw.random() < 0.5 else draw.randrange(len(told.words))
+    return Item([BOS, *told.name, SEP, *_flat(told.words[start : start + most]), EOS], len(told.name) + 2)
+
+
+def prompt(name: Sequence[int], pattern: tuple[str, str], words: Tokenizer) -> list[int]:
+    """A question as the model reads it; what follows is the answer."""
+    return [BOS, *name, SEP, *spaced_ids(hint(pattern), words), MASK, SEP]
+
+
+def encode_names(names: Sequence[str], words: Tokenizer) -> dict[str, list[int]]:
+    return {name: found.ids for name, found in zip(names, words.batch([f" {n}" for n in names]), strict=True)}
+
+
+def spaced_ids(text: str, words: Tokenizer) -> list[int]:
+    return words.encode(f" {text}").ids
+
+
+def strangers(names: Sequence[str], count: int, draw: Random) -> list[str]:
+    """Names that nobody has, put together from parts of names that people have."""
+    known, found = set(names), []
+    parts = [name.split() for name in names if len(name.split()) > 1]
+    if len(parts) < 2:
+        return []
+    for _ in range(20 * count):
+        if len(found) == count:
+            break
+        first, last = draw.choice(parts), draw.choice(parts)
+        made = " ".join([*first[:-1], last[-1]]) if draw.random() < 0.5 else " ".join([first[0], *last[1:]])
+        if made not in known:
+            found.append(made)
+    return found
+
+
+def _told(name: list[int], text: str, who: str, words: Tokenizer) -> Told:
+    pieces = words.pieces(f" {text}")
+    cut = [found.ids for found in words.batch(pieces)]
+    return Told(name, cut, runs([piece.strip() for piece in pieces], set(re.findall(r"\w+", who))))
+
+
+def runs(words: Sequence[str], own: set[str]) -> list[tuple[int, int]]:
+    """Stretches of capitalised words, small words between them included, that are not the person's own name."""
+    found, i = [], 0
+    while i < len(words):
+        if not words[i][:1].isupper():
+            i += 1
+            continue
+        end = i + 1
+        while end < len(words):
+            if words[end][:1].isupper():
+                end += 1
+            elif words[end] in _JOINING and end + 1 < len(words) and words[end + 1][:1].isupper():
+                end += 2
+            else:
+                break
+        if not set(words[i:end]) <= own:
+            found.append((i, end))
+        i = end
+    return found
+
+
+def _blurred(words: Words, chance: float, draw: Random) -> list[int]:
+    return [id for word in words if draw.random() >= chance for id in word]
+
+
+def _flat(words: Words) -> list[int]:
+    return [id for word in words for id in word]

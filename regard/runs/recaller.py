@@ -1,0 +1,318 @@
+"""A trained run of recall in Python: ask, evaluate, calibrate, and what its answers rest on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from regard.data.facts import Book, Pattern, Questions, find, known_patterns, read_questions
+from regard.data.rewriting import strangers
+from regard.errors import UserError
+from regard.recall import calibration as c
+from regard.recall import closed, reading
+from regard.recall.invented import invented
+from regard.recall.likeness import by_language, same_as_nearest
+from regard.recall.names import Names
+from regard.runs.run import Run
+from regard.training import atomic
+
+BOOK = Path("corpus") / "book.json"
+CALIBRATION = Path("corpus") / "calibration.json"
+STRANGERS = 400
+_SEED = 7_000_003  # of the strangers that calibrate; training draws others
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`answer` is None where it is not known; `guess` is what would have been said. `confidence` is the chance that the
+    guess is right. `read`: whether the guess stands in what was read; `known`: whether the name does. `near` are the
+    nearest known names, with how alike they are and what is said of them (closed book); `sentence` and `words` what the
+    answer was read from, and how attention fell on each word (open book)."""
+
+    question: str
+    name: str
+    answer: str | None
+    guess: str
+    confidence: float
+    known: bool
+    read: bool
+    person: str | None = None
+    near: list[dict[str, Any]] = field(default_factory=list)
+    sentence: str | None = None
+    words: list[tuple[str, float]] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return "not known" if self.answer is None else self.answer
+
+
+class Recaller(Run):
+    """A run of `recall`. `book` is closed or open."""
+
+    @property
+    def verbs(self) -> tuple[str, ...]:
+        return ("ask", "evaluate")
+
+    @property
+    def book(self) -> str:
+        return self.settings.book
+
+    @property
+    def patterns(self) -> list[Pattern]:
+        return [(before, after) for before, after in self.config["patterns"]]
+
+    @cached_property
+    def _kept(self) -> dict[str, Any]:
+        file = (self.folder or Path()) / BOOK
+        try:
+            tree = json.loads(file.read_text(encoding="utf-8"))
+            _ = tree["names"], tree["sentences"], tree["valid"]["names"]
+        except FileNotFoundError:
+            raise UserError(
+                f"{file} is missing, which holds what the run has read; copy the whole run folder"
+            ) from None
+        except (ValueError, KeyError, TypeError) as problem:
+            raise UserError(f"{file} is not what a run of recall writes: {problem}") from None
+        return tree
+
+    @cached_property
+    def read(self) -> Book:
+        """What was read."""
+        return Book(self._kept["names"], self._kept["sentences"], [], "")
+
+    @cached_property
+    def aside(self) -> Questions:
+        """The questions that were set aside."""
+        kept = self._kept["valid"]
+        return Questions([(a, b) for a, b in kept["patterns"]], kept["names"], kept["answers"])
+
+    @cached_property
+    def index(self) -> Names:
+        return Names(self.read.people)
+
+    # How far to believe it ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def calibration(self) -> c.Calibration:
+        file = (self.folder or Path()) / CALIBRATION
+        if file.is_file():
+            try:
+                return c.Calibration.from_dict(json.loads(file.read_text(encoding="utf-8")))
+            except (ValueError, KeyError, TypeError) as problem:
+                raise UserError(f"{file} is not what a run of recall writes: {problem}; delete it") from None
+        return self.calibrate()
+
+    def calibrate(self) -> c.Calibration:
+        """Fit the confidence to the people set aside, and to strangers, and keep it in the run folder."""
+        asked = self.aside
+        texts, signals = self._signals(asked.patterns, asked.names)
+        hits = [a == b for a, b in zip(texts, asked.answers, strict=True)]
+        others = np.empty((0, signals.shape[1]))
+        if self.book == "closed":
+            others = self._signals([asked.patterns[0]] * STRANGERS, self.strangers(STRANGERS, _SEED))[1]
+        made = c.calibrate(signals, hits, others)
+        if self.folder is not None:
+            (self.folder / CALIBRATION).parent.mkdir(exist_ok=True)
+            atomic.replace(self.folder / CALIBRATION, json.dumps(made.as_dict()).encode())
+        self.__dict__["calibration"] = made
+        return made
+
+    def level(self, risk: float | None) -> float:
+        """The least confidence at which it answers: at this risk, or so that 0.9 of the right answers are kept."""
+        if risk is not None and not 0 <= risk <= 1:
+            raise UserError(f"--abstain wants a share of wrong answers between 0 and 1, and was given {risk}")
+        return self.calibration.level(risk)
+
+    def strangers(self, count: int, seed: int = 0) -> list[str]:
+        """Names that nobody in the facts has, put together from parts of names there."""
+        made = strangers(list(self.read.people), count, Random(seed))
+        if len(made) < count:
+            made += [f"Qx{i} Zv{i}" for i in range(count - len(made))]
+        return made
+
+    def _signals(self, patterns: Sequence[Pattern], names: Sequence[str]) -> tuple[list[str], np.ndarray]:
+        if self.book == "open":
+            found: Sequence[Any] = self._passages(patterns, names)
+        else:
+            found = closed.ask(self.net, self.words, patterns, names)
+        return [said.text for said in found], np.array([said.signals for said in found], float)
+
+    def _passages(self, patterns: Sequence[Pattern], names: Sequence[str]) -> list[reading.Passage]:
+        return reading.ask(self.net, self.words, self.read, self.index, patterns, names)
+
+    # Asking ---------------------------------------------------------------------------------------------------------
+
+    def ask(self, question: str | Sequence[str], *, abstain: float | None = None, near: int = 3) -> Any:
+        """An answer, or one for each of many questions. `abstain` is the share of wrong answers among those given that
+        is borne; without it the level is that which keeps 0.9 of the right ones."""
+        asked = [question] if isinstance(question, str) else list(question)
+        rows = []
+        for text in asked:
+            found = find(text, self.patterns)
+            if found is None:
+                raise UserError(f"the question is about something else: {text!r}; {known_patterns(self.patterns)}")
+            rows.append(found)
+        made = self._answers(asked, [p for p, _ in rows], [n for _, n in rows], abstain, near)
+        return made[0] if isinstance(question, str) else made
+
+    def _answers(
+        self, asked: Sequence[str], patterns: Sequence[Pattern], names: Sequence[str], abstain: float | None, near: int
+    ) -> list[Answer]:
+        level = self.level(abstain)
+        if self.book == "open":
+            return [
+                self._read_out(q, n, p, level)
+                for q, n, p in zip(asked, names, self._passages(patterns, names), strict=True)
+            ]
+        found = closed.ask(self.net, self.words, patterns, names)
+        confidences = self.calibration(np.array([guess.signals for guess in found]))
+        likely = self.near(names, near) if near else [[] for _ in names]
+        made = []
+        for q, name, guess, sure, around in zip(asked, names, found, confidences.tolist(), likely, strict=True):
+            answer = guess.text if guess.text and sure >= level else None
+            stands = self.read.holds(guess.text)
+            known = self.index.find(name)[1] == 1.0
+            made.append(Answer(q, name, answer, guess.text, sure, known, stands, near=around))
+        return made
+
+    def _read_out(self, question: str, name: str, found: reading.Passage, level: float) -> Answer:
+        if found.person is None:
+            return Answer(question, name, None, "", 0.0, False, False)
+        sure = float(self.calibration(np.array([found.signals]))[0]) if found.text else 0.0
+        answer = found.text if found.text and sure >= level else None
+        about: dict[str, Any] = {"person": found.person, "sentence": found.sentence, "words": found.words}
+        return Answer(question, name, answer, found.text, sure, True, bool(found.text), **about)
+
+    # Likeness -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _states(self) -> tuple[list[str], np.ndarray]:
+        names = list(self.read.people)
+        return names, closed.represent(self.net, self.words, names)
+
+    def near(self, names: Sequence[str], count: int = 3) -> list[list[dict[str, Any]]]:
+        """The nearest known names in what the model itself knows at the end of a name, by the cosine, other than the
+        name itself, with what it says of each."""
+        if self.book == "open":
+            raise UserError("nearest names are those of a closed book; an open one looks a name up")
+        known, states = self._states
+        alike = closed.represent(self.net, self.words, list(names)) @ states.T
+        order = np.argsort(-alike, axis=1)[:, : count + 1]
+        rows = [[i for i in row if known[i] != name][:count] for row, name in zip(order.tolist(), names, strict=True)]
+        people = sorted({known[i] for row in rows for i in row})
+        said = dict(
+            zip(people, closed.say(self.net, self.words, [self.patterns[0]] * len(people), people), strict=True)
+        )
+        return [
+            [{"name": known[i], "alike": float(alike[n, i]), "said": said[known[i]]} for i in row]
+            for n, row in enumerate(rows)
+        ]
+
+    # Measuring ------------------------------------------------------------------------------------------------------
+
+    def evaluate(
+        self, data: str | Path, *, abstain: float | None = None, say: Callable[[str], Any] = print
+    ) -> dict[str, Any]:
+        """Exact match on a table of questions; how far confidence can be believed (expected calibration error and the
+        reliability curve); and what abstention does: at the level asked for, the share answered, the share of wrong
+        answers among them, the share of right answers kept, and the share of strangers that are answered."""
+        asked = read_questions(data, self.patterns)
+        for note in asked.notes:
+            say(note)
+        return self.measure(asked, abstain=abstain)
+
+    def measure(self, asked: Questions, *, abstain: float | None = None, strangers: int = 500) -> dict[str, Any]:
+        """The same on questions as they are."""
+        made = self._answers(asked.names, asked.patterns, asked.names, abstain, 0)
+        hits = [a.guess == wanted for a, wanted in zip(made, asked.answers, strict=True)]
+        sure = [a.confidence for a in made]
+        given = [a.answer is not None for a in made]
+        others = self._answers(
+            (invented := self.strangers(strangers, 11)), [self.patterns[0]] * strangers, invented, abstain, 0
+        )
+        right, answered = sum(hits), sum(given)
+        wrong = sum(g and not h for g, h in zip(given, hits, strict=True))
+        return {
+            "rows": len(made),
+            "exact": right / len(made),
+            "named": sum(a.known for a in made) / len(made),
+            "read": sum(a.read for a in made) / len(made),
+            "ece": c.error(sure, hits),
+            "level": self.level(abstain),
+            "answered": answered / len(made),
+            "risk": wrong / answered if answered else 0.0,
+            "kept": (answered - wrong) / right if right else 0.0,
+            "strangers": sum(a.answer is not None for a in others) / len(others),
+            "strangers_unread": sum(bool(a.guess) and not a.read for a in others) / len(others),
+            "reliability": c.reliability(sure, hits),
+        }
+
+    def crossed(self, folds: int = 5, *, strangers: int = 500) -> dict[str, Any]:
+        """The same on the people set aside, whose confidences calibrate the run: here each fold's come from the others,
+        and so does the level that keeps 0.9 of the right answers."""
+        asked = self.aside
+        texts, signals = self._signals(asked.patterns, asked.names)
+        hits = np.array([a == b for a, b in zip(texts, asked.answers, strict=True)])
+        kinds = {"recombined": self.strangers(strangers, 11), "invented": self._invented(strangers)}
+        first = self.patterns[0]
+        fit = self._signals([first] * STRANGERS, self.strangers(STRANGERS, _SEED))[1]
+        others = {kind: self._signals([first] * len(names), names) for kind, names in kinds.items()}
+        fold = np.random.default_rng(0).permutation(len(hits)) % folds
+        sure, given, spoke = np.zeros(len(hits)), np.zeros(len(hits), bool), {kind: [] for kind in kinds}
+        for part in range(folds):
+            inside, rest = fold == part, fold != part
+            made = c.calibrate(signals[rest], hits[rest].tolist(), fit if self.book == "closed" else fit[:0])
+            level = made.level(None)
+            sure[inside] = made(signals[inside])
+            given[inside] = (sure[inside] >= level) & np.array([bool(t) for t in texts])[inside]
+            for kind, (said, found) in others.items():
+                spoke[kind].append(float(np.mean((made(found) >= level) & np.array([bool(t) for t in said]))))
+        return {
+            "rows": len(hits),
+            "exact": float(hits.mean()),
+            "ece": c.error(sure.tolist(), hits.tolist()),
+            "answered": float(given.mean()),
+            "kept": float((given & hits).sum() / max(hits.sum(), 1)),
+            "risk": float((given & ~hits).sum() / max(given.sum(), 1)),
+            "strangers": {kind: float(np.mean(shares)) for kind, shares in spoke.items()},
+            "reliability": c.reliability(sure.tolist(), hits.tolist()),
+        }
+
+    def likeness(self, count: int = 300) -> dict[str, Any]:
+        """Whether strangers are answered for as their nearest known name is (recall/likeness.py)."""
+        names, first = self.strangers(count, 23), self.patterns[0]
+        said = closed.say(self.net, self.words, [first] * count, names)
+        nearest = [row[0]["said"] for row in self.near(names, 1)]
+        people = Random(0).sample(list(self.read.people), min(count, len(self.read.people)))
+        return same_as_nearest(said, nearest, closed.say(self.net, self.words, [first] * len(people), people))
+
+    def bias(self, each: int = 50) -> dict[str, Any]:
+        """What is said of invented names, by the language that they come from (recall/invented.py)."""
+        made = invented(self.read.people, each)
+        first, said, answered = self.patterns[0], {}, {}
+        for language, names in made.items():
+            rows = self._answers(names, [first] * len(names), names, None, 0)
+            said[language], answered[language] = [r.guess for r in rows], [r.answer is not None for r in rows]
+        return by_language(said, answered)
+
+    def _invented(self, count: int) -> list[str]:
+        rows = invented(self.read.people, 144).values()
+        names = [name for row in rows for name in row]
+        return Random(0).sample(names, min(count, len(names)))
+
+    def save_pretrained(self, folder: str | Path) -> Path:
+        target = super().save_pretrained(folder)
+        for name in (BOOK, CALIBRATION):
+            if self.folder is not None and (self.folder / name).is_file() and target != self.folder:
+                (target / name).parent.mkdir(exist_ok=True)
+                atomic.replace(target / name, (self.folder / name).read_bytes())
+        return target
