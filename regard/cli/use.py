@@ -62,12 +62,14 @@ def evaluate(
     alpha: Annotated[float | None, typer.Option(min=0.0, help="Translators: power of the length. [1]")] = None,
     precision: Annotated[str | None, typer.Option(help="Translators: float32, float16 or int8. [float32]")] = None,
     alignments: Annotated[Path | None, typer.Option(help="Translators: true links (Pharaoh) of words.")] = None,
+    abstain: Annotated[float | None, typer.Option(help="Recall: the share of wrong answers that is borne.")] = None,
     import_: Imports = None,
     json_: Json = False,
 ) -> None:
     """Measure a run on a file. Classifiers: accuracy, macro-F1, loss, and the numbers of each class. Language models:
     nats a token, perplexity, bits per character and byte, or the accuracy of the missing word. Translators: BLEU, chrF
-    and TER by sacrebleu, with their signatures; `_lc` is without letter case.
+    and TER by sacrebleu, with their signatures; `_lc` is without letter case. Recall: exact match, calibration and
+    abstention.
 
     \b
     Examples:
@@ -78,6 +80,7 @@ def evaluate(
     opened = open_run(run, import_, "evaluate")
     given: dict[str, Any] = {"text": text, "label": label, "stride": stride, "source": source, "target": target}
     given |= {"references": references, "beam": beam, "alpha": alpha, "precision": precision, "alignments": alignments}
+    given["abstain"] = abstain
     given = {k: v for k, v in given.items() if v is not None}
     for name in given.keys() - inspect.signature(opened.evaluate).parameters.keys():
         said = "a second file" if name == "references" else f"--{name}"
@@ -89,10 +92,13 @@ def evaluate(
         print(json.dumps(measured))
         return
     classes, signatures = measured.pop("classes", {}), measured.pop("signatures", {})
+    curve = measured.pop("reliability", [])
     for name, value in measured.items():
         print(f"{name:15} {value:,}" if isinstance(value, int) else f"{name:15} {value:.4f}")
     for name, signature in signatures.items():
         print(f"{name:15} {signature}")
+    for row in curve:
+        print(f"sure {row['from']:.1f} to {row['to']:.1f}  {row['right']:.4f} right of {row['count']:,}")
     if classes:
         print(_by_class(classes))
 
