@@ -39,8 +39,7 @@ def measure(loop: Loop, seed: int, say: Callable[[str], Any]) -> int:
     """Time steps and an evaluation, put everything back, and say how many steps the rest of the budget holds."""
     budget = loop.settings.budget
     assert budget is not None
-    with _untouched(loop):
-        step, evaluation = _trial(loop, seed, SHARE * budget)
+    step, evaluation = trial(loop, seed)
     plan = len(loop.plan(0))
     left = budget - (time.perf_counter() - loop.begun)
     steps = steps_within(left, step, evaluation, loop.settings.evaluate_every or plan)
@@ -49,8 +48,13 @@ def measure(loop: Loop, seed: int, say: Callable[[str], Any]) -> int:
     return steps
 
 
+def trial(loop: Loop, seed: int) -> tuple[float, float]:
+    """Seconds of a step, the mean over batches from all over the epoch, and of an evaluation. Leaves no trace."""
+    with _untouched(loop):
+        return _trial(loop, seed, SHARE * (loop.settings.budget or 0.0))
+
+
 def _trial(loop: Loop, seed: int, seconds: float) -> tuple[float, float]:
-    """Seconds of a step, the mean over batches from all over the epoch, and of an evaluation."""
     fabric, plan = loop.fabric, loop.plan(0)
     order = np.random.default_rng(seed).permutation(len(plan))
     times: list[float] = []

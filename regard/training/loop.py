@@ -11,7 +11,7 @@ import dataclasses
 import math
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -121,6 +121,21 @@ def _fit(
     fabric = start(settings)
     say = say if fabric.is_global_zero else _silent
     saved = _find(fabric, folder, resume, say)
+    with _loop(fabric, model, task, settings, folder, seed) as loop, Bar(progress and loop.first, say) as bar:
+        return loop.run(seed, saved, bar, say)
+
+
+def probe(model: nn.Module, task: Task, settings: TrainSettings, folder: Path, *, seed: int) -> tuple[float, float]:
+    """Seconds of a step and of an evaluation, on this machine; `settings.budget` says how long it may try. Nothing is
+    written, and the model is left as it was."""
+    with machine.prepared(settings.threads), _loop(start(settings), model, task, settings, folder, seed) as loop:
+        return budget.trial(loop, seed)
+
+
+@contextlib.contextmanager
+def _loop(
+    fabric: Fabric, model: nn.Module, task: Task, settings: TrainSettings, folder: Path, seed: int
+) -> Iterator[Loop]:
     named = optim.kinds(model, settings.optimizer)
     if shards.sharded(fabric) and "muon" in named.values():
         raise UserError(f"muon needs whole matrices, which {settings.strategy} cuts; use --optimizer adamw or ddp")
@@ -129,13 +144,8 @@ def _fit(
     optimizers = optim.build(model, settings, fused=not scaled, named=named)
     ready: list[Any] = [fabric.setup_optimizers(optimizer) for optimizer in optimizers]
     torch.manual_seed(seed + fabric.global_rank)
-    with (
-        randomness.deterministic(fabric),
-        Interrupts() as interrupts,
-        Bar(progress and fabric.is_global_zero, say) as bar,
-    ):
-        loop = Loop(fabric, model, wrapped, ready, task, settings, folder, interrupts)
-        return loop.run(seed, saved, bar, say)
+    with randomness.deterministic(fabric), Interrupts() as interrupts:
+        yield Loop(fabric, model, wrapped, ready, task, settings, folder, interrupts)
 
 
 def _silent(text: str) -> None:
