@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from regard import __version__
-from regard.cli import convert, cost, generate, lists, recall, show, train, translate, use, verify
+from regard.cli import compare, convert, cost, generate, lists, recall, serve, show, train, translate, use, verify
 from regard.errors import UserError
 
 app = typer.Typer(
@@ -21,14 +21,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(train.app, name="train")
+app.command("compare")(compare.compare)
 app.command("evaluate")(use.evaluate)
 app.command("predict")(use.predict)
-app.command("look")(use.look)
+app.command("look")(show.look)
+app.command("heads")(show.heads)
+app.command("prune")(show.prune)
+app.command("serve")(serve.serve)
 app.command("generate")(generate.generate)
 app.command("fill")(generate.fill)
 app.command("translate")(translate.translate)
 app.command("pairs")(translate.pairs)
 app.command("ask")(recall.ask)
+app.command("people")(recall.people)
 app.command("list")(lists.list_)
 app.command("cost")(cost.cost)
 app.command("verify")(verify.verify)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -128,3 +129,28 @@ def explained(made: Any) -> list[str]:
     for one in made.near:
         lines.append(f"near: {one['name']} ({one['alike']:.2f}), of whom it says {one['said']!r}")
     return lines
+
+
+def people(
+    out: Annotated[Path, typer.Option(help="Folder for facts.txt, asked.tsv and others.tsv.")] = Path("people"),
+    count: Annotated[int, typer.Option(min=2, help="How many people.")] = 1000,
+    ways: Annotated[int, typer.Option(min=1, help="In how many ways each fact is said.")] = 1,
+    cities: Annotated[int, typer.Option(min=2, help="How many cities they are born in.")] = 200,
+    seed: Annotated[int, typer.Option(help="Same seed, same people.")] = 0,
+) -> None:
+    """Write generated facts: people with invented names, born in real cities; half of them with question and answer
+    (asked.tsv), the others to ask afterwards (others.tsv).
+
+    \b
+    Example:
+      regard people --count 200 --ways 2 --out people
+    """
+    from regard.data.people import generate
+
+    made = generate(count, seed, ways=ways, cities=cities)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "facts.txt").write_text("\n".join(made.facts) + "\n", encoding="utf-8")
+    for name, rows in (("asked", made.asked), ("others", made.others)):
+        (out / f"{name}.tsv").write_text("".join(f"{q}\t{a}\n" for q, a in rows), encoding="utf-8")
+    print(f"{len(made.facts):,} sentences about {count:,} people: {out / 'facts.txt'}")
+    print(f"try: regard train recall --facts {out}/facts.txt --questions {out}/asked.tsv --out runs/people")

@@ -11,7 +11,9 @@ What was read once and in one order is hardly found again from another side; sai
 the form of a cloze, so that what is learnt of the words round a place serves both. A name comes first everywhere, so
 that a causal model knows the same of it in all of them.
 
-Of the words round a gap some are left out by chance; the gap is a run of capitalised words, or any words.
+Of the words round a gap some are left out by chance; the gap is a run of capitalised words, or any words. With the form
+"question" a question is put as it is written, `Where was NAME born? [MASK] answer [EOS]`, which is that of models of
+spans.
 """
 
 from __future__ import annotations
@@ -21,10 +23,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from regard.data.facts import Book, Questions, hint
+from regard.data.facts import Book, Pattern, Questions, hint
 from regard.data.tokenizer import BOS, EOS, MASK, SEP, UNK, Tokenizer
+from regard.errors import UserError
 
 _JOINING = {"of", "the", "de", "la", "del", "da", "di", "and", "-", "'", "upon", "on"}
+FORMS = ("name", "question")
 Words = list[list[int]]
 """Tokens of each word."""
 
@@ -45,6 +49,11 @@ class Mix:
     after: int = 1
     blur: float = 0.2
     named: float = 0.85
+    form: str = "name"
+
+    def __post_init__(self) -> None:
+        if self.form not in FORMS:
+            raise UserError(f"mix.form is {' or '.join(FORMS)}, and was given {self.form!r}")
 
 
 @dataclass(frozen=True)
@@ -74,9 +83,8 @@ class Rewriter:
         self.told = [
             _told(names[name], text, name, words) for name, text in zip(book.names, book.sentences, strict=True)
         ]
-        asked = encode_names(list(set(questions.names)), words)
-        rows = zip(questions.patterns, questions.names, questions.answers, strict=True)
-        self.asked = [(prompt(asked[n], p, words), spaced_ids(a, words)) for p, n, a in rows]
+        starts = prompts(questions.patterns, questions.names, words, mix.form)
+        self.asked = [(p, spaced_ids(a, words)) for p, a in zip(starts, questions.answers, strict=True)]
         self._names, self._words = list(book.people), words
 
     def epoch(self, epoch: int) -> list[Item]:
@@ -120,9 +128,14 @@ def phrase(told: Told, most: int, draw: Random) -> Item:
     return Item([BOS, *told.name, SEP, *_flat(told.words[start : start + most]), EOS], len(told.name) + 2)
 
 
-def prompt(name: Sequence[int], pattern: tuple[str, str], words: Tokenizer) -> list[int]:
-    """A question as the model reads it; what follows is the answer."""
-    return [BOS, *name, SEP, *spaced_ids(hint(pattern), words), MASK, SEP]
+def prompts(patterns: Sequence[Pattern], names: Sequence[str], words: Tokenizer, form: str) -> list[list[int]]:
+    """Questions as the model reads them; what follows is the answer."""
+    if form == "question":
+        texts = [" ".join(part for part in (p[0], n, p[1]) if part) for p, n in zip(patterns, names, strict=True)]
+        return [[*found.ids, MASK] for found in words.batch(texts)]
+    encoded = encode_names(list(set(names)), words)
+    asked = {pattern: spaced_ids(hint(pattern), words) for pattern in set(patterns)}
+    return [[BOS, *encoded[n], SEP, *asked[p], MASK, SEP] for p, n in zip(patterns, names, strict=True)]
 
 
 def encode_names(names: Sequence[str], words: Tokenizer) -> dict[str, list[int]]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from regard.data.batches import pad, plan
 from regard.data.facts import Pattern
-from regard.data.rewriting import encode_names, prompt
+from regard.data.rewriting import encode_names, prompts
 from regard.data.tokenizer import BOS, EOS, SEP, SPECIAL, UNK, Tokenizer
 from regard.decoding import GREEDY, Writer
 
@@ -28,18 +28,21 @@ class Guess:
     signals: list[float]
 
 
-def say(model: nn.Module, words: Tokenizer, patterns: Sequence[Pattern], names: Sequence[str]) -> list[str]:
+Asked = Sequence[Pattern]
+
+
+def say(model: nn.Module, words: Tokenizer, patterns: Asked, names: Sequence[str], form: str = "name") -> list[str]:
     """The likeliest answer, word by word."""
-    return [words.decode(ids).strip() for ids in _written(model, _prompts(words, patterns, names))]
+    return [words.decode(ids).strip() for ids in _written(model, prompts(patterns, names, words, form))]
 
 
-def ask(model: nn.Module, words: Tokenizer, patterns: Sequence[Pattern], names: Sequence[str]) -> list[Guess]:
-    """Answers with signals: the log chance of the answer and of its least likely token; how likely the name is, a
-    token; and the odds that it is a stranger's."""
-    prompts = _prompts(words, patterns, names)
-    written = _written(model, prompts)
+def ask(model: nn.Module, words: Tokenizer, patterns: Asked, names: Sequence[str], form: str = "name") -> list[Guess]:
+    """Answers with signals: the log chance of the answer and of its least likely token; and, where the name comes
+    first, how likely it is, a token, and the odds that it is a stranger's."""
+    starts = prompts(patterns, names, words, form)
+    written = _written(model, starts)
     known = encode_names(list(set(names)), words)
-    rows = [[*p, *ids, EOS] for p, ids in zip(prompts, written, strict=True)]
+    rows = [[*p, *ids, EOS] for p, ids in zip(starts, written, strict=True)]
     found: dict[int, Guess] = {}
     for indices in plan([len(row) for row in rows], 8192, seed=0, epoch=0, shuffle=False):
         ids, _ = pad([rows[i] for i in indices])
@@ -47,11 +50,11 @@ def ask(model: nn.Module, words: Tokenizer, patterns: Sequence[Pattern], names: 
         log = _log_chances(model, given[:, :-1])
         each = log.gather(-1, given[:, 1:, None])[..., 0]
         for row, i in enumerate(indices.tolist()):
-            n, start, end = len(known[names[i]]), len(prompts[i]), len(rows[i])
+            n, start, end = len(known[names[i]]), len(starts[i]), len(rows[i])
             answer = each[row, start - 1 : end - 1]
-            stranger = float(log[row, n + 1, UNK])
-            odds = stranger - float(np.log(max(1e-9, 1 - np.exp(min(stranger, 0.0)))))
-            signals = [float(answer.sum()), float(answer.min()), float(each[row, :n].mean()), odds]
+            signals = [float(answer.sum()), float(answer.min())]
+            if form == "name":
+                signals += [float(each[row, :n].mean()), _odds(float(log[row, n + 1, UNK]))]
             found[i] = Guess(words.decode(written[i]).strip(), signals)
     return [found[i] for i in range(len(rows))]
 
@@ -77,10 +80,10 @@ def _log_chances(model: nn.Module, ids: Tensor) -> Tensor:
     return logits - logits.logsumexp(-1, keepdim=True)
 
 
-def _prompts(words: Tokenizer, patterns: Sequence[Pattern], names: Sequence[str]) -> list[list[int]]:
-    encoded = encode_names(list(set(names)), words)
-    return [prompt(encoded[name], pattern, words) for name, pattern in zip(names, patterns, strict=True)]
+def _odds(log: float) -> float:
+    """log p / (1 - p) of a log chance."""
+    return log - float(np.log(max(1e-9, 1 - np.exp(min(log, 0.0)))))
 
 
-def _written(model: nn.Module, prompts: list[list[int]]) -> list[list[int]]:
-    return [said[0].ids for said in Writer(model).write(prompts, tokens=LONGEST, sampling=GREEDY, never=NEVER)]
+def _written(model: nn.Module, starts: list[list[int]]) -> list[list[int]]:
+    return [said[0].ids for said in Writer(model).write(starts, tokens=LONGEST, sampling=GREEDY, never=NEVER)]

@@ -40,22 +40,18 @@ def ask(
     found = read(model, [made for _, _, made in jobs]) if jobs else []
     best: dict[int, tuple[int, Page, Pointed]] = {}
     for (i, s, made), said in zip(jobs, found, strict=True):
-        if i not in best or _worth(said) > _worth(best[i][2]):
+        if i not in best or said.chance > best[i][2].chance:
             best[i] = (s, made, said)
     passages = []
     for i, (person, alike) in enumerate(people):
         if i not in best:
-            passages.append(Passage(None, 0.0, "", [-20.0, 0.0, 0.0]))
+            passages.append(Passage(None, 0.0, "", [-20.0, 0.0, 0.0, 0.0]))
             continue
         s, made, said = best[i]
         shown = list(zip([piece.strip() for piece in made.pieces], said.weights, strict=True))
-        signals = [_log(said.chance), _log(1 - said.least), alike]
+        signals = [_log(said.chance), _log(1 - said.none), alike, _log(said.none)]
         passages.append(Passage(person, alike, said.text, signals, book.sentences[s], shown))
     return passages
-
-
-def _worth(said: Pointed) -> float:
-    return said.chance if said.text else -said.least
 
 
 def _log(p: float) -> float:

@@ -136,6 +136,8 @@ def transfer(model: nn.Module, settings: Settings) -> Account:
 
 
 def _allowed(task: str, before: str) -> set[tuple[str, str]]:
+    if (before, task) == ("language", "recall"):  # the same model, which goes on to answer
+        return {(name, name) for name in ("gpt", "ngram-gpt")}
     return set(PARTNERS) if (before, task) == ("language", "classify") else set()
 
 
@@ -154,6 +156,7 @@ def _starts(then: Settings) -> str:
     ways = [f"a {then.model_name} of {then.task!r}"]
     if then.task == "language":
         ways += [f"a {new} of 'classify'" for old, new in PARTNERS if old == then.model_name]
+        ways += [f"a {new} of 'recall'" for _, new in _allowed("recall", "language") if new == then.model_name]
     return "it can start " + " or ".join(ways)
 
 

@@ -44,12 +44,14 @@ WORDS = {"closed": ("bpe", 6000), "open": ("words", 2000)}
 class Data(DataSettings):
     """`train` is the file of facts and the table of questions; of the people asked about, `valid_fraction` are set
     aside, whose answers are never seen: for validation, and to know how far answers can be believed. `drop` is the
-    share of words that are hidden from the reader of an open book."""
+    share of words that are hidden from the reader of an open book. `reader` is an open-book run: what it reads of all
+    others is then learnt too, as if it had been asked."""
 
     train: tuple[str, ...] = ()
     valid: str | None = None
     valid_fraction: float = 0.2
     drop: float = 0.2
+    reader: str | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,9 @@ def default(tree: Mapping[str, Any]) -> str:
 
 def own(tree: Mapping[str, Any]) -> dict[str, Any]:
     named.find("book", str(tree.get("book", "closed")), {name: name for name in BOOKS})
-    given = tree.get("mix") or {}
+    data, given = tree.get("data"), tree.get("mix") or {}
+    if isinstance(data, Mapping) and data.get("reader"):  # a run is resumed from anywhere
+        tree = {**tree, "data": {**data, "reader": str(Path(str(data["reader"])).absolute())}}
     if isinstance(given, Mix):
         return dict(tree)
     if not isinstance(given, Mapping):
@@ -144,6 +148,8 @@ def read(settings: RecallSettings, source: Any, say: Callable[[str], Any]) -> Fo
     else:
         train, valid = parted(asked, data.valid_fraction, settings.seed)
         say(f"{len(valid):,} of {len(asked):,} questions set aside for validation, by person")
+    if data.reader is not None:
+        train = labelled(train, valid, book, data.reader, say)
     known = sum(name in book.people for name in train.names)
     if not known:
         raise UserError(f"none of the {len(train):,} people asked about stands in {data.train[0]}")
@@ -173,6 +179,29 @@ def parted(asked: Questions, fraction: float, seed: int) -> tuple[Questions, Que
     aside = set(people[: int(np.clip(round(fraction * len(people)), 1, len(people) - 1))])
     train = asked.part(i for i, name in enumerate(asked.names) if name not in aside)
     return train, asked.part(i for i, name in enumerate(asked.names) if name in aside)
+
+
+def labelled(train: Questions, valid: Questions, book: Book, reader: str, say: Callable[[str], Any]) -> Questions:
+    """The questions, and with them what an open-book run reads of everybody else. It must not have seen the answers of
+    the people set aside."""
+    from regard.runs.run import Run
+
+    opened = Run.load(reader)
+    if not isinstance(opened, Recaller) or opened.book != "open":
+        raise UserError(f"data.reader wants a run of recall with an open book, and {reader} is none")
+    if seen := set(opened.asked) & set(valid.names):
+        raise UserError(
+            f"{reader} was taught the answers of {len(seen):,} of the people set aside here; train it with the same "
+            "seed and data.valid_fraction"
+        )
+    asked = {(p, n) for p, n in zip(train.patterns, train.names, strict=True)}
+    rows = [(p, n) for p in sorted(set(train.patterns)) for n in book.people if (p, n) not in asked]
+    read = opened.read_all([p for p, _ in rows], [n for _, n in rows])
+    kept = [(p, n, text) for (p, n), text in zip(rows, read, strict=True) if text]
+    say(f"{len(kept):,} people besides are labelled by what {reader} reads of them")
+    columns = zip(*kept, strict=True) if kept else ([], [], [])
+    parts = zip((train.patterns, train.names, train.answers), columns, strict=True)
+    return Questions(*([*ours, *more] for ours, more in parts))
 
 
 def facts(found: Found) -> dict[str, Any]:
@@ -217,7 +246,7 @@ def task(
         asked = found.valid
 
         def scored(model: nn.Module) -> dict[str, float]:
-            said = closed.say(model, words, asked.patterns, asked.names)
+            said = closed.say(model, words, asked.patterns, asked.names, settings.mix.form)
             return {"exact": float(np.mean([a == b for a, b in zip(said, asked.answers, strict=True)]))}
 
         job = Recall(items, scored, **shape)

@@ -95,6 +95,11 @@ class Recaller(Run):
         kept = self._kept["valid"]
         return Questions([(a, b) for a, b in kept["patterns"]], kept["names"], kept["answers"])
 
+    @property
+    def asked(self) -> list[str]:
+        """The people whose answers were seen in training."""
+        return self._kept["asked"]
+
     @cached_property
     def index(self) -> Names:
         return Names(self.read.people)
@@ -143,11 +148,16 @@ class Recaller(Run):
         if self.book == "open":
             found: Sequence[Any] = self._passages(patterns, names)
         else:
-            found = closed.ask(self.net, self.words, patterns, names)
+            found = closed.ask(self.net, self.words, patterns, names, self.settings.mix.form)
         return [said.text for said in found], np.array([said.signals for said in found], float)
 
     def _passages(self, patterns: Sequence[Pattern], names: Sequence[str]) -> list[reading.Passage]:
         return reading.ask(self.net, self.words, self.read, self.index, patterns, names)
+
+    def read_all(self, patterns: Sequence[Pattern], names: Sequence[str]) -> list[str]:
+        """What the reader of an open book finds for each; "" where the sentence is more likely not to say it."""
+        found = self._passages(patterns, names)
+        return [said.text if said.signals[0] > said.signals[3] else "" for said in found]
 
     # Asking ---------------------------------------------------------------------------------------------------------
 
@@ -173,7 +183,7 @@ class Recaller(Run):
                 self._read_out(q, n, p, level)
                 for q, n, p in zip(asked, names, self._passages(patterns, names), strict=True)
             ]
-        found = closed.ask(self.net, self.words, patterns, names)
+        found = closed.ask(self.net, self.words, patterns, names, self.settings.mix.form)
         confidences = self.calibration(np.array([guess.signals for guess in found]))
         likely = self.near(names, near) if near else [[] for _ in names]
         made = []
@@ -199,6 +209,9 @@ class Recaller(Run):
         names = list(self.read.people)
         return names, closed.represent(self.net, self.words, names)
 
+    def _said(self, names: Sequence[str]) -> list[str]:
+        return closed.say(self.net, self.words, [self.patterns[0]] * len(names), names, self.settings.mix.form)
+
     def near(self, names: Sequence[str], count: int = 3) -> list[list[dict[str, Any]]]:
         """The nearest known names in what the model itself knows at the end of a name, by the cosine, other than the
         name itself, with what it says of each."""
@@ -209,9 +222,7 @@ class Recaller(Run):
         order = np.argsort(-alike, axis=1)[:, : count + 1]
         rows = [[i for i in row if known[i] != name][:count] for row, name in zip(order.tolist(), names, strict=True)]
         people = sorted({known[i] for row in rows for i in row})
-        said = dict(
-            zip(people, closed.say(self.net, self.words, [self.patterns[0]] * len(people), people), strict=True)
-        )
+        said = dict(zip(people, self._said(people), strict=True))
         return [
             [{"name": known[i], "alike": float(alike[n, i]), "said": said[known[i]]} for i in row]
             for n, row in enumerate(rows)
@@ -289,11 +300,11 @@ class Recaller(Run):
 
     def likeness(self, count: int = 300) -> dict[str, Any]:
         """Whether strangers are answered for as their nearest known name is (recall/likeness.py)."""
-        names, first = self.strangers(count, 23), self.patterns[0]
-        said = closed.say(self.net, self.words, [first] * count, names)
+        names = self.strangers(count, 23)
+        said = self._said(names)
         nearest = [row[0]["said"] for row in self.near(names, 1)]
         people = Random(0).sample(list(self.read.people), min(count, len(self.read.people)))
-        return same_as_nearest(said, nearest, closed.say(self.net, self.words, [first] * len(people), people))
+        return same_as_nearest(said, nearest, self._said(people))
 
     def bias(self, each: int = 50) -> dict[str, Any]:
         """What is said of invented names, by the language that they come from (recall/invented.py)."""

@@ -83,7 +83,7 @@ class Pointing:
     def evaluate(self, model: nn.Module) -> Mapping[str, float]:
         found = read(model, self.valid)
         right = [f.text == answer for f, answer in zip(found, self.answers, strict=True)]
-        return {"exact": float(np.mean(right)), "none": float(np.mean([f.text == "" for f in found]))}
+        return {"exact": float(np.mean(right)), "none": float(np.mean([f.none > f.chance for f in found]))}
 
 
 SPECIALS = 5
@@ -91,15 +91,15 @@ SPECIALS = 5
 
 @dataclass(frozen=True)
 class Pointed:
-    """The likeliest span ("": the sentence does not say) and its chance; `weights` on each word of the sentence, the
-    mean of start and end; `least` the chance that it does not say."""
+    """The likeliest span and its chance; `weights` on each word of the sentence, the mean of start and end; `none` the
+    chance that the sentence does not say."""
 
     text: str
     chance: float
     first: int
     last: int
     weights: list[float]
-    least: float
+    none: float
 
 
 def pointed(model: nn.Module, batch: PageBatch) -> Tensor:
@@ -120,14 +120,14 @@ def read(model: nn.Module, pages: Sequence[Page], *, batch_tokens: int = 8192, m
         both = start[:, :, None] * end[:, None, :]
         gap = torch.arange(n, device=device)[None, :] - torch.arange(n, device=device)[:, None]
         fits = (gap >= 0) & (gap < most)
-        fits[0, 1:] = False  # [BOS] stands alone
+        fits[0] = False  # [BOS] is no word
         both = both * fits
         best = both.flatten(1).argmax(1)
         for row, i in enumerate(indices.tolist()):
             page, (first, last) = pages[i], divmod(int(best[row]), n)
             shown = weights[row].mean(0)[page.start : len(page)].tolist()
-            text = page.text(first, last) if first else ""
-            found[i] = Pointed(text, float(both[row].flatten()[best[row]]), first, last, shown, float(both[row, 0, 0]))
+            sure, none = float(both[row, first, last]), float(start[row, 0] * end[row, 0])
+            found[i] = Pointed(page.text(first, last), sure, first, last, shown, none)
     return [found[i] for i in range(len(pages))]
 
 

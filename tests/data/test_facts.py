@@ -1,0 +1,91 @@
+"""Facts and questions: names with initials, patterns round a name, and what is wrong with what cannot be used."""
+
+from __future__ import annotations
+
+import pytest
+
+from regard.data.facts import find, parted, read_facts, read_questions
+from regard.errors import UserError
+
+FACTS = """Ada Lovelace. Ada Lovelace was born in London .
+Douglas P. Fry. Douglas P Fry (born 20 September 1953 in Boston), is a docent .
+Malcolm X. Malcolm X was born in Omaha .
+Horatio Bisbee, Jr.. Born in Canton, Maine, Bisbee attended the public schools .
+Stanis%C5%82awa Nowicka. Stanisława Nowicka was a dancer born in Warsaw .
+"""
+
+
+@pytest.fixture
+def book(tmp_path):
+    (tmp_path / "facts.txt").write_text(FACTS)
+    return read_facts(tmp_path / "facts.txt")
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("Ada Lovelace. Born in London .", "Ada Lovelace"),
+        ("Douglas P. Fry. Douglas P Fry is a docent .", "Douglas P. Fry"),
+        ("A. G. E. Blake. Blake was born in Bristol .", "A. G. E. Blake"),
+        ("Malcolm X. Malcolm X was born in Omaha .", "Malcolm X"),
+        ("Anastasius I. He was born in Dyrrhachium .", "Anastasius I"),
+        ("Horatio Bisbee, Jr.. Born in Canton .", "Horatio Bisbee, Jr."),
+        ("J%C3%A9r%C3%B4me Inzerillo. Born in Aups .", "Jérôme Inzerillo"),
+    ],
+)
+def test_the_name_of_a_line(line, name):
+    assert parted(line)[0] == name
+    assert parted(line)[1].endswith(" .")
+
+
+def test_whole_words_stand_in_the_book(book):
+    assert book.holds("Canton")
+    assert not book.holds("Cant")
+    assert not book.holds("")
+
+
+def test_a_file_without_names_is_an_error(tmp_path):
+    (tmp_path / "bare.txt").write_text("somebody was born in London\nand somebody in Paris\n")
+    with pytest.raises(UserError, match="2 lines without a name"):
+        read_facts(tmp_path / "bare.txt")
+
+
+def test_questions_have_patterns(book, tmp_path):
+    (tmp_path / "q.tsv").write_text("Where was Ada Lovelace born?\tLondon\nWhere was Grace Hopper born?\tNew York\n")
+    asked = read_questions(tmp_path / "q.tsv", book)
+    assert asked.patterns == [("Where was", "born?")] * 2
+    assert asked.names == ["Ada Lovelace", "Grace Hopper"]  # whether the facts know the name or not
+    assert asked.answers == ["London", "New York"]
+    assert find("where was  Ada Lovelace born", asked.patterns) == (("Where was", "born?"), "Ada Lovelace")
+    assert find("What is the capital of France?", asked.patterns) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("Where was Ada Lovelace born?\nWhere was Malcolm X born?\n", "one column"),
+        ("What is the capital of France?\tParis\nAnd of Spain?\tMadrid\n", "holds a name of the facts"),
+    ],
+)
+def test_questions_that_cannot_be_used(book, tmp_path, content, says):
+    (tmp_path / "q.tsv").write_text(content)
+    with pytest.raises(UserError, match=says):
+        read_questions(tmp_path / "q.tsv", book)
+
+
+def test_another_question_than_those_of_training(book, tmp_path):
+    (tmp_path / "q.tsv").write_text("When did Ada Lovelace die?\t1852\n")
+    with pytest.raises(UserError, match="asks something else"):
+        read_questions(tmp_path / "q.tsv", [("Where was", "born?")])
+
+
+def test_two_answers_for_one_name_are_counted(book, tmp_path):
+    rows = [
+        "Where was Ada Lovelace born?\tLondon",
+        "Where was Ada Lovelace born?\tParis",
+        "Where was Malcolm X born?\tOmaha",
+    ]
+    (tmp_path / "q.tsv").write_text("\n".join(rows) + "\n")
+    asked = read_questions(tmp_path / "q.tsv", book)
+    assert len(asked) == 3
+    assert any("1 names have two different answers" in note and "Paris" in note for note in asked.notes)

@@ -1,0 +1,89 @@
+"""A fact said in many ways: from the name on, never with the answer of somebody who was not asked about."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from regard.data import tokenizer
+from regard.data.facts import Book, Questions
+from regard.data.reading import page, places
+from regard.data.rewriting import Mix, Rewriter, encode_names, prompts, runs, strangers
+from regard.data.tokenizer import BOS, EOS, MASK, SEP, UNK
+from regard.errors import UserError
+
+PATTERN = ("Where was", "born?")
+NAMES = ["Ada Lovelace", "Nabil Kanso", "Humphrey Hopkin"]
+TEXTS = ["Ada Lovelace was born in London .", "He is a painter born in Beirut, Lebanon .", "Hopkin was born at York ."]
+BOOK = Book(NAMES, TEXTS, [], "")
+ASKED = Questions([PATTERN], ["Ada Lovelace"], ["London"])
+
+
+@pytest.fixture(scope="module")
+def words():
+    return tokenizer.train([f" {n}. {t}" for n, t in zip(NAMES, TEXTS, strict=True)], "bpe", 400)
+
+
+def test_every_item_begins_with_a_name(words):
+    items = Rewriter(BOOK, ASKED, words, Mix(strangers=2.0), 0).epoch(0)
+    starts = [(BOS, *ids, SEP) for ids in encode_names(NAMES, words).values()]
+    known = [item for item in items if any(tuple(item.ids[: len(s)]) == s for s in starts)]
+    strange = [item for item in items if item not in known]
+    assert len(known) == 3 * (1 + 1 + 6) + 1
+    assert strange
+    assert all(item.ids[-2:] == [SEP, UNK] and item.first == len(item.ids) - 1 for item in strange)
+
+
+def test_only_those_asked_about_are_asked(words):
+    items = Rewriter(BOOK, ASKED, words, Mix(), 0).epoch(0)
+    (start,) = prompts([PATTERN], ["Ada Lovelace"], words, "name")
+    asked = [item for item in items if words.decode(item.ids).find("Where was") >= 0]
+    assert [item.ids[: item.first] for item in asked] == [start]
+    assert words.decode(asked[0].ids[asked[0].first :]) == " London"
+
+
+def test_a_cloze_is_a_part_of_the_sentence(words):
+    items = Rewriter(BOOK, ASKED, words, Mix(clozes=40, blur=0.0), 3).epoch(1)
+    whole = {tuple(item.ids): item for item in items}
+    clozes = [item for item in whole.values() if MASK in item.ids and "Where" not in words.decode(item.ids)]
+    assert len(clozes) > 20
+    for item in clozes:
+        body, span = item.ids[item.ids.index(SEP) + 1 : item.first - 1], item.ids[item.first : -1]
+        said = [id for part in body for id in (span if part == MASK else [part])]
+        assert item.ids[-1] == EOS
+        assert any(words.decode(said) in f" {text}" for text in TEXTS), words.decode(said)
+
+
+def test_the_same_epoch_is_the_same(words):
+    first, again = (Rewriter(BOOK, ASKED, words, Mix(), 5) for _ in range(2))
+    assert first.epoch(2) == again.epoch(2)
+    assert first.epoch(2) != first.epoch(3)
+
+
+def test_runs_are_names_of_something_else():
+    words = ["Kanso", "was", "born", "in", "New", "York", ",", "the", "son", "of", "the", "Duke", "of", "York"]
+    assert [" ".join(words[a:b]) for a, b in runs(words, {"Nabil", "Kanso"})] == ["New York", "Duke of York"]
+
+
+def test_strangers_are_nobody():
+    made = strangers(NAMES, 5, Random(0))
+    assert made
+    assert not set(made) & set(NAMES)
+
+
+def test_an_unknown_form():
+    with pytest.raises(UserError, match=r"mix\.form"):
+        Mix(form="sideways")
+
+
+def test_a_page_points_at_the_answer():
+    words = tokenizer.train(TEXTS, "words", 50)
+    made = page(PATTERN, "Nabil Kanso", TEXTS[1], words, "Beirut")
+    ((first, last),) = made.spans
+    assert made.text(first, last) == "Beirut"
+    assert page(PATTERN, "Nabil Kanso", TEXTS[1], words, "Paris").spans == [(0, 0)]
+    assert places(["in", " New", " York", ",", " New", " York"], ["New", " York"]) == [(1, 2), (4, 5)]
+    own = page(PATTERN, "Humphrey Hopkin", TEXTS[2], words)
+    assert own.own[own.start] == 1
+    assert own.own.sum() == 1

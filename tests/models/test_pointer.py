@@ -1,0 +1,66 @@
+"""The reader points within the sentence, and padding is nothing to it."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from regard.data import tokenizer
+from regard.data.reading import page
+from regard.inspect import record
+from regard.models import pointer
+from regard.tasks.pointing import collate, pointed, read
+
+PATTERN = ("Where was", "born?")
+TEXTS = ["Ada was born in London .", "He is a painter born in Beirut, Lebanon , and lives in Rome ."]
+WORDS = tokenizer.train(TEXTS, "words", 60)
+PAGES = [page(PATTERN, name, text, WORDS, "Beirut") for name, text in zip(["Ada", "Nabil Kanso"], TEXTS, strict=True)]
+
+
+def model() -> pointer.Pointer:
+    torch.manual_seed(0)
+    return pointer.Config(dim=24, layers=2, heads=2, hidden=32).build(WORDS.size).eval()
+
+
+def test_chances_sum_to_one_over_the_sentence():
+    batch = collate(PAGES)
+    weights = pointed(model(), batch)
+    assert weights.shape == (2, 2, max(map(len, PAGES)))
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2))
+    assert (weights.transpose(1, 2)[~batch.allowed] == 0).all()
+    assert (weights[:, :, 0] > 0).all()  # [BOS] says that the sentence does not say
+
+
+def test_padding_is_invisible():
+    made = model()
+    alone, both = pointed(made, collate(PAGES[:1])), pointed(made, collate(PAGES))
+    torch.testing.assert_close(both[0, :, : len(PAGES[0])], alone[0], atol=1e-5, rtol=1e-4)
+
+
+def test_what_is_pointed_at_is_a_span_of_the_sentence():
+    for found, made in zip(read(model(), PAGES), PAGES, strict=True):
+        assert made.start <= found.first <= found.last < len(made)
+        assert found.text in "".join(made.pieces)
+        assert len(found.weights) == len(made.pieces)
+        assert 0 < found.chance < 1
+
+
+def test_no_other_span_is_likelier():
+    made = model()
+    weights = pointed(made, collate(PAGES)).detach().numpy()
+    for row, found in enumerate(read(made, PAGES, most=3)):
+        start, end = weights[row]
+        spans = [
+            (start[s] * end[e], s, e)
+            for s in range(PAGES[row].start, len(PAGES[row]))
+            for e in range(s, min(s + 3, len(PAGES[row])))
+        ]
+        assert max(spans)[1:] == (found.first, found.last)
+        np.testing.assert_allclose(max(spans)[0], found.chance, rtol=1e-5)
+
+
+def test_pointing_is_recorded_as_attention():
+    made = model()
+    with record(made) as seen, torch.no_grad():
+        pointed(made, collate(PAGES[:1]))
+    assert seen["point.attend"].shape == (1, 1, 2, len(PAGES[0]))

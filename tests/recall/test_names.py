@@ -1,0 +1,35 @@
+"""People are found by name, also when it is nearly right, and strangers are not."""
+
+from __future__ import annotations
+
+import pytest
+
+from regard.recall.invented import LANGUAGES, invented
+from regard.recall.names import Names
+
+INDEX = Names(["Jérôme Inzerillo", "Zdzisław Najder", "John Stephen", "Stephen Carter, Baron Carter of Barnes"])
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("John Stephen", "John Stephen"),
+        ("jerome inzerillo", "Jérôme Inzerillo"),
+        ("Zdzislaw Najder", "Zdzisław Najder"),
+        ("Jon Stephen", "John Stephen"),
+        ("Jerome Stephen", None),
+        ("John Carter", None),
+        ("Stephen", None),
+        ("Xu Wei", None),
+    ],
+)
+def test_find(name, found):
+    assert INDEX.find(name)[0] == found
+
+
+def test_invented_people_are_nobody():
+    first = invented([], 20)
+    assert set(first) == set(LANGUAGES)
+    known = first["Polish"][:5]
+    assert not set(known) & set(invented(known, 20)["Polish"])
+    assert all(len(set(names)) == 20 for names in first.values())
