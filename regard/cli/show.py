@@ -1,11 +1,143 @@
-"""`regard demo`: the whole thing on data that needs no download."""
+"""`regard look`, `heads`, `prune`: what a model looks at, and which heads matter; `demo`: all of it, no download."""
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from regard.cli.use import Imports, RunFolder, _say, _whole
+from regard.errors import UserError
+
+
+def open_any(folder: Path, imports: list[Path] | None, verb: str) -> Any:
+    """A run or an imported model, if it is one that can do this."""
+    from regard.opening import opened
+    from regard.plugins import import_files
+
+    import_files(imports or [])
+    found = opened(folder)
+    if verb not in found.verbs:
+        raise UserError(f"{folder} cannot {verb}; it can {', '.join(found.verbs)}")
+    return found
+
+
+def look(
+    run: Annotated[
+        Path, typer.Argument(help="The run folder, or one of `regard import` or of Hugging Face.", metavar="RUN")
+    ],
+    text: Annotated[str, typer.Argument(help="The text to look at.")],
+    out: Annotated[
+        Path, typer.Option(help="The page (.html), the text drawn (.svg, .png), or its numbers (.json, .csv).")
+    ] = Path("look.html"),
+    label: Annotated[
+        str | None, typer.Option(help="The class (or word) to ask about, if not the most probable one.")
+    ] = None,
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CHANGE",
+            help="hide:WORD, ablate:SITE[:HEADS], uniform:SITE[:HEADS], swap:RUN:SITE[:HEADS]; may be repeated.",
+        ),
+    ] = None,
+    beside: Annotated[Path | None, typer.Option(metavar="RUN2", help="Another run to stand beside it.")] = None,
+    faithful: Annotated[bool, typer.Option(help="Measure how far to believe the picture.")] = True,
+    import_: Imports = None,
+    json_: Annotated[bool, typer.Option("--json", help="What was seen as JSON on stdout, and no page.")] = False,
+) -> None:
+    """Write one self-contained page that shows what the model looks at, and how far to believe it. Classifiers are
+    asked about a class, language models about the next word or the one at [MASK], translators about each word.
+
+    \b
+    Examples:
+      regard look runs/han "The room was cold. We loved the food, though." --out look.html
+      regard look runs/han "The room was cold. We loved the food, though." --label negative --out look.svg
+      regard look runs/han "We loved the food." --what-if hide:loved --what-if uniform:all
+      regard look runs/gpt "It was a dark" --out next.html
+      regard look runs/bert "It was a [MASK] night" --no-faithful --json
+    """
+    from regard.runs.look import form
+
+    if not json_:
+        form(out)
+    text = _whole(text)
+    opened = open_any(run, import_, "look")
+    from regard.opening import changes_of
+
+    how: dict[str, Any] = {"faithful": faithful, "changes": changes_of(what_if or [], text)}
+    seen = opened.look(text, label=label, **how)
+    if beside is not None:
+        seen = seen.beside(open_any(beside, None, "look").look(text, label=label, faithful=faithful))
+    if json_:
+        print(seen.json())
+        return
+    if prediction := seen.data.get("prediction"):
+        print(f"{prediction['label']}\t{prediction['probabilities'][prediction['label']]:.4f}")
+    if "translation" in seen.data:
+        print(seen.data["translation"])
+    if seen.data.get("faithfulness"):
+        print(seen.data["faithfulness"]["sentence"])
+    for change in seen.data.get("changes") or []:
+        first = f", then {change['first']!r} {change['chance']:.4f}" if change["first"] is not None else ""
+        print(f"{change['what']}: {change['before']:.4f} -> {change['after']:.4f}{first}")
+    for note in seen.data["notes"]:
+        print(note)
+    kind = {".html": "page", ".svg": "drawing", ".png": "drawing"}.get(out.suffix.lower(), "numbers")
+    print(f"{kind}: {seen.save(out, say=_say(True))}")
+
+
+def heads(
+    run: RunFolder,
+    file: Annotated[list[str], typer.Argument(help="A file like the one of training (translators: two).")],
+    rows: Annotated[int, typer.Option(min=1, help="Texts that are read; tokens (in thousands) of a corpus.")] = 200,
+    out: Annotated[Path | None, typer.Option(help="The table as .csv or .json.")] = None,
+    import_: Imports = None,
+    json_: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
+) -> None:
+    """Which heads matter, over a data set: each is silenced by itself, and the run is measured again; so is each layer,
+    silent and with attention forced even. The most important come first.
+
+    \b
+    Examples:
+      regard heads runs/han test.csv
+      regard heads runs/gpt corpus.txt --rows 1 --json
+    """
+    from regard.runs.heads import table
+
+    opened = open_any(run, import_, "look")
+    told = None
+    if sys.stderr.isatty():
+
+        def told(done: int, of: int) -> None:
+            print(f"\r{done} of {of} ", end="\n" if done == of else "", file=sys.stderr, flush=True)
+
+    found = table(opened, file, rows=rows, told=told, say=_say(True))
+    if out is not None:
+        found.save(out)
+    print(json.dumps(found.as_dict()) if json_ else found)
+
+
+def prune(
+    run: RunFolder,
+    heads: Annotated[list[str], typer.Argument(help="SITE:HEADS, such as layers.0:1,3.", metavar="SITE:HEADS...")],
+    out: Annotated[Path, typer.Option(help="The folder of the new run.")],
+    import_: Imports = None,
+) -> None:
+    """Take heads out for good and write the run without them: it says what the old one says with these heads silent.
+
+    \b
+    Example:
+      regard prune runs/bert layers.0:1 --out runs/pruned
+    """
+    from regard.runs.heads import pruned
+
+    opened = open_any(run, import_, "look")
+    if not hasattr(opened, "save_pretrained"):
+        raise UserError(f"{run} is an imported model, and only runs of `regard train` can be written without heads")
+    print(f"run: {pruned(opened, heads).save_pretrained(out)}")
 
 
 def demo(

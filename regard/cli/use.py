@@ -1,4 +1,4 @@
-"""`regard evaluate`, `predict` and `look`: what a trained run is for."""
+"""`regard evaluate` and `predict`: what a trained run is for."""
 
 from __future__ import annotations
 
@@ -181,40 +181,3 @@ def predict(
             named = [said.label] if said.labels is None else said.labels
             chances = " ".join(f"{said.probabilities[name]:.4f}" for name in named)
             print(f"{'|'.join(named) or '-'}\t{chances or '-'}\t{' '.join(given.split())}")  # a line a text
-
-
-def look(
-    run: RunFolder,
-    text: Annotated[str, typer.Argument(help="The text to look at.")],
-    out: Annotated[
-        Path, typer.Option(help="The page to write (.html), or the text with its weights drawn (.svg, .png).")
-    ] = Path("look.html"),
-    label: Annotated[str | None, typer.Option(help="The class to ask about, if not the most probable one.")] = None,
-    import_: Imports = None,
-    json_: Annotated[bool, typer.Option("--json", help="What was seen as JSON on stdout, and no page.")] = False,
-) -> None:
-    """Write one self-contained page that shows what the model looks at, and how far to believe it.
-
-    \b
-    Examples:
-      regard look runs/han "The room was cold. We loved the food, though." --out look.html
-      regard look runs/han "The room was cold. We loved the food, though." --label negative --out look.svg
-    """
-    from regard.runs.look import form
-
-    if not json_:
-        form(out)
-    seen = open_run(run, import_, "look").look(_whole(text), label=label)
-    if json_:
-        print(json.dumps({k: v for k, v in seen.data.items() if k != "maps"}, ensure_ascii=False))
-        return
-    if prediction := seen.data.get("prediction"):
-        print(f"{prediction['label']}\t{prediction['probabilities'][prediction['label']]:.4f}")
-    if translation := seen.data.get("translation"):
-        print(translation)
-    if seen.data.get("faithfulness"):
-        print(seen.data["faithfulness"]["sentence"])
-    for note in seen.data["notes"]:
-        print(note)
-    kind = "page" if out.suffix.lower() == ".html" else "drawing"
-    print(f"{kind}: {seen.save(out, say=_say(True))}")

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from regard import viewer
 from regard.data import batches
 from regard.data.pairs import lines
 from regard.data.tokenizer import BOS, Tokenizer
@@ -27,7 +26,6 @@ from regard.errors import UserError
 from regard.inspect import attends, record
 
 if TYPE_CHECKING:
-    from regard.runs.look import Look
     from regard.runs.translator import Links, Translator
 
 ROOM = 4096
@@ -130,59 +128,3 @@ def word_numbers(ids: Sequence[int], raw: Sequence[bytes], words: Tokenizer) -> 
                 first = count
         numbers.append(count if first is None else first - 1)
     return [min(number, max(count - 1, 0)) for number in numbers]
-
-
-def look(run: Translator, text: str, label: str | None = None) -> Look:
-    """A page with the source, its translation, and one map for each layer: rows are words of the translation."""
-    from regard.runs.look import Look
-    from regard.runs.translator import encode
-
-    if label is not None:
-        raise UserError("--label asks about a class, and a translation has none; leave it out")
-    if not text.strip():
-        raise UserError("there is nothing to look at: the text is empty")
-    said = run.translate_all([text])[0]
-    source, cut = encode([text], run.words, run.most)
-    target = run.words.encode(f" {said.text}" if run.words.kind == "bpe" else said.text).ids
-    weights = attention(run, source, [target])[0]
-    parts = [_spans(text, source[0][:-1], run), _spans(said.text, target, run)]
-    whole, m = f"{text}\n{said.text}", len(source[0]) - 1
-    tokens = [
-        {"text": whole[a + shift : b + shift], "start": a + shift, "end": b + shift, "word": word, "special": False}
-        for (spans, shift, first) in ((parts[0], 0, 0), (parts[1], len(text) + 1, len(text.split())))
-        for a, b, word in ((a, b, w + first) for a, b, w in spans)
-    ]
-    maps = []
-    for site, found in weights.items():
-        square = np.zeros((len(found), len(tokens), len(tokens)), np.float32)
-        square[:, m:, :m] = found[:, :, :m]
-        maps.append({**viewer.quantise(square), "site": site, "rows": "tokens", "columns": "tokens"})
-    read = weights[speaking(run)].mean((0, 1)) if target else np.zeros(m + 1)
-    return Look(
-        {
-            "title": text if len(text) <= 60 else text[:57] + "...",
-            "model": run.settings.model_name,
-            "run": str(run.folder or ""),
-            "text": whole,
-            "tokens": tokens,
-            "sentences": [[0, m], [m, len(tokens)]],
-            "maps": maps,
-            "weights": [*read[:m].tolist(), *[0.0] * len(target)],
-            "weights_how": f"what the words of the translation attend to in the mean, at {speaking(run)}",
-            "notes": [
-                f"The first line is the source, the second its translation ({said.tokens} tokens). A row of a map is a "
-                "token of the translation; what the end of the source takes of its weight is not shown.",
-                *([f"The source has more than {run.most} tokens; only the first {run.most} were read."] if cut else []),
-            ],
-            "translation": said.text,
-        }
-    )
-
-
-def _spans(text: str, ids: Sequence[int], run: Translator) -> list[tuple[int, int, int]]:
-    """Start, end and word of each token in its text."""
-    lead = 1 if run.words.kind == "bpe" else 0
-    encoding = run.words.encode(" " * lead + text)
-    raw = as_bytes(run.words)
-    spans = [(max(a - lead, 0), max(b - lead, 0)) for a, b in encoding.offsets[: len(ids)]]
-    return [(a, b, w) for (a, b), w in zip(spans, word_numbers(ids, raw, run.words), strict=True)]

@@ -119,12 +119,13 @@ class Classifier(Run):
         label: str | None = None,
         evidence: list[tuple[int, int]] | None = None,
         faithful: bool = True,
+        changes: Sequence[Any] = (),
     ):
         """A page that shows what the model looks at in this text, asked about its prediction or about another label; in
-        a notebook it shows itself."""
+        a notebook it shows itself. `changes`: what if (regard.runs.changes)."""
         from regard.runs.look import look
 
-        return look(self, text, label=label, evidence=evidence, faithful=faithful)
+        return look(self, text, label=label, evidence=evidence, faithful=faithful, changes=changes)
 
     def chances(self, logits: Tensor) -> Tensor:
         """p(class) of a model's logits (..., classes)."""

@@ -21,10 +21,10 @@ from regard.tasks.objectives.base import Objective
 
 MOST_LOGITS = 1 << 25  # of one batch in an evaluation
 VERBS = {
-    "causal": ("evaluate", "generate"),
-    "masked": ("evaluate", "fill"),
+    "causal": ("evaluate", "generate", "look"),
+    "masked": ("evaluate", "fill", "look"),
     "blank": ("evaluate", "fill"),
-    "span": ("evaluate", "generate", "fill"),
+    "span": ("evaluate", "generate", "fill", "look"),
 }
 
 
@@ -92,6 +92,12 @@ class LanguageModel(Run):
         at most so many tokens that is missing."""
         self._must("fill")
         return guesses(self, text, top=top, tokens=tokens, seed=seed, say=say)
+
+    def look(self, text: str, **how: Any) -> Any:
+        """What the next word, or the one at [MASK], regards; what can be said besides stands at look_language.look."""
+        from regard.runs.look_language import look
+
+        return look(self, text, **how)
 
     def _must(self, verb: str) -> None:
         if verb not in self.verbs:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -9,21 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard import viewer
-from regard.data import batches, documents
+from regard.data import documents
 from regard.data.tokenizer import UNK
 from regard.errors import UserError, nearest
-from regard.inspect import Explanation, attends, explain, faithfulness, maps, overlap, record
+from regard.inspect import AttentionMap, Explanation, explain, overlap
+from regard.runs.changes import Change
+from regard.runs.looking import seen_by
+from regard.runs.subject import Picture, Subject, must_attend, padded
 from regard.tasks.classify import sentence_numbers
+from regard.viewer.maps import restore
 
 if TYPE_CHECKING:
     from regard.runs.classifier import Classifier
 
-MOST_CELLS = 512 * 512  # of a map that is shown; larger ones are never computed
 BATCH_TOKENS = 16_384
-FORMS = (".html", ".svg", ".png")
+FORMS = (".html", ".svg", ".png", ".json", ".csv")
 
 
 class Look:
@@ -47,10 +53,35 @@ class Look:
             say(note)
         return painted
 
+    def json(self) -> str:
+        """All that was seen but the maps, which `maps` gives."""
+        return json.dumps({k: v for k, v in self.data.items() if k not in ("maps", "other")}, ensure_ascii=False)
+
+    def csv(self) -> str:
+        """A line for each token: its place, its weight."""
+        file = io.StringIO()
+        writer = csv.writer(file)
+        writer.writerow(["token", "text", "start", "end", "word", "special", "weight"])
+        for i, token in enumerate(self.data["tokens"]):
+            weight = self.data["weights"][i] if self.data.get("weights") is not None else ""
+            writer.writerow([i, *(token[k] for k in ("text", "start", "end", "word", "special")), weight])
+        return file.getvalue()
+
+    def maps(self) -> dict[str, np.ndarray]:
+        """By site, (heads, rows, columns), each weight to half a step of what was recorded."""
+        return {stored["site"]: restore(stored) for stored in self.data["maps"]}
+
+    def beside(self, other: Look) -> Look:
+        """One page with both, side by side and as a difference: two runs, or two checkpoints, on the same text."""
+        if other.data["text"] != self.data["text"] and "translation" not in self.data:
+            raise UserError("two looks stand beside each other only on the same text")
+        return Look({**self.data, "other": {k: v for k, v in other.data.items() if k != "other"}})
+
     def save(self, path: str | Path, say: Callable[[str], Any] = print) -> Path:
-        """As a page (.html), or the text with its weights as a drawing (.svg, .png)."""
+        """As a page (.html), the text with its weights as a drawing (.svg, .png), or its numbers (.json, .csv)."""
         path = form(path)
-        content = {".html": self.html, ".svg": self.svg, ".png": lambda: self.png(say)}[path.suffix.lower()]()
+        ways = {".html": self.html, ".svg": self.svg, ".png": lambda: self.png(say), ".json": self.json}
+        content = {**ways, ".csv": self.csv}[path.suffix.lower()]()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         return path
@@ -66,6 +97,71 @@ def form(path: str | Path) -> Path:
     return Path(path)
 
 
+class Reviewed(Subject):
+    """A classifier with a text before it; what is asked is p of one class."""
+
+    def __init__(self, run: Classifier, text: str, label: str | None = None):
+        must_attend(run.model, run.settings.model_name)
+        if not text.strip():
+            raise UserError("there is nothing to look at: the text is empty")
+        if label is not None and label not in run.labels:
+            raise UserError(f"the run knows no label {label!r}; {nearest(label, run.labels)}")
+        self.run, self.net, self.text = run, run.net, text
+        self.model_name, self.folder = run.settings.model_name, str(run.folder or "")
+        self.found = documents.encode([text], run.words, max_tokens=run.settings.data.max_tokens)
+        encoding, n = run.words.encode(text), len(self.found.ids)
+        self.offsets, words = encoding.offsets[:n] or [(0, len(text))], encoding.words[:n] or [0]
+        self.tokens = [
+            {"text": text[a:b] or run.words.token(int(i)), "start": a, "end": b, "word": int(w), "special": False}
+            for i, (a, b), w in zip(self.found.ids, self.offsets, words, strict=True)
+        ]
+        self.bounds = self.found.document(0)[1]
+        self.sentences = torch.from_numpy(sentence_numbers(self.found).astype(np.int64))
+        chances = self._chances()
+        self.target = int(chances.argmax()) if label is None else run.labels.index(label)
+        self.labels = [run.labels[self.target]]
+
+    @property
+    def batch_tokens(self) -> int:  # type: ignore[override]
+        return BATCH_TOKENS
+
+    @property
+    def ids(self) -> Tensor:
+        return torch.from_numpy(self.found.ids.astype(np.int64))
+
+    def answers(self, rows: Sequence[np.ndarray]) -> Tensor:
+        places = [torch.from_numpy(row) for row in rows]
+        block, mask = padded([self.ids[row] for row in places], UNK)
+        numbers, _ = padded([self.sentences[row] for row in places], 0)
+        return self.run.chances(self.net(block, mask, numbers).logits)[:, self.target, None]
+
+    def score(self, ids: Tensor) -> Tensor:
+        mask = torch.ones(ids.shape, dtype=torch.bool)
+        logits = self.net(ids, mask, self.sentences.expand(ids.shape)).logits
+        return self.run.chances(logits)[:, self.target, None]
+
+    @torch.no_grad()
+    def _chances(self) -> Tensor:
+        mask = torch.ones(1, len(self.ids), dtype=torch.bool)
+        return self.run.chances(self.net(self.ids[None], mask, self.sentences[None]).logits[0])
+
+    def chances(self) -> dict[str, float]:
+        named = {name: float(p) for name, p in zip(self.run.labels, self._chances(), strict=True)}
+        return dict(sorted(named.items(), key=lambda pair: -pair[1]))
+
+    def sizes(self) -> dict[str, int]:
+        return {"tokens": len(self.tokens), "sentences": len(self.bounds) - 1, "document": 1}
+
+    def parts(self) -> dict[str, Any]:
+        return {"sentences": [[int(a), int(b)] for a, b in pairwise(self.bounds)]}
+
+    def picture(self, seen: list[AttentionMap]) -> Picture | None:
+        spoken = explain(seen)
+        if spoken is None:
+            return None
+        return Picture(spoken.tokens.double().numpy()[None], spoken.how, _more(spoken))
+
+
 def look(
     run: Classifier,
     text: str,
@@ -73,66 +169,23 @@ def look(
     label: str | None = None,
     evidence: list[tuple[int, int]] | None = None,
     faithful: bool = True,
+    changes: Sequence[Change] = (),
 ) -> Look:
     """`label`: which class is asked about, if not the most probable one; `evidence`: character spans that are known to
-    decide, where they are known."""
-    if not isinstance(run.model, nn.Module) or run.tokenizer is None or not attends(run.model):
-        raise UserError(f"model {run.settings.model_name!r} has no attention to look at")
-    if not text.strip():
-        raise UserError("there is nothing to look at: the text is empty")
-    if label is not None and label not in run.labels:
-        raise UserError(f"the run knows no label {label!r}; {nearest(label, run.labels)}")
+    decide, where they are known; `changes`: what if (regard.runs.changes)."""
+    subject = Reviewed(run, text, label)
     most = run.settings.data.max_tokens
-    found = documents.encode([text], run.tokenizer, max_tokens=most)
-    encoding = run.tokenizer.encode(text)
-    n = len(found.ids)
-    ids = torch.from_numpy(found.ids.astype(np.int64))
-    sentences = torch.from_numpy(sentence_numbers(found).astype(np.int64))
-    bounds = found.document(0)[1]
-    with torch.no_grad(), record(run.model, most=MOST_CELLS) as recording:
-        out = run.model(ids[None], torch.ones(1, n, dtype=torch.bool), sentences[None])
-    chances = run.chances(out.logits[0])
-    target = int(chances.argmax()) if label is None else run.labels.index(label)
-    seen = maps(recording, 0, {"tokens": n, "sentences": len(bounds) - 1, "document": 1})
-    spoken = explain(seen)
-    offsets, words = encoding.offsets[:n] or [(0, len(text))], encoding.words[:n] or [0]
-    data: dict[str, Any] = {
-        "title": text if len(text) <= 60 else text[:57] + "...",
-        "model": run.settings.model_name,
-        "run": str(run.folder or ""),
-        "text": text,
-        "tokens": [
-            {"text": text[a:b] or run.tokenizer.token(int(i)), "start": a, "end": b, "word": int(w), "special": False}
-            for i, (a, b), w in zip(found.ids, offsets, words, strict=True)
-        ],
-        "sentences": [[int(a), int(b)] for a, b in pairwise(bounds)],
-        "prediction": {
-            "label": run.labels[target],
-            "probabilities": {name: float(p) for name, p in zip(run.labels, chances, strict=True)},
-        },
-        "maps": [
-            {**viewer.quantise(m.weights.numpy()), "site": m.site, "rows": m.rows, "columns": m.columns}
-            for m in seen
-            if m.weights.shape[1] * m.weights.shape[2] <= MOST_CELLS
-        ],
-        "notes": [f"The text has more than {most} tokens; only the first {most} were read."] if found.cut else [],
-    }
-    if len(data["maps"]) < len(recording.sites) + len(recording.passed):
-        data["notes"].append(f"Maps of more than {MOST_CELLS:,} cells are left out.")
-    if spoken is not None:
-        weights = spoken.tokens.double().numpy()
-        data |= _spoken(spoken, weights)
-        if evidence is not None:
-            data["evidence"] = [list(span) for span in evidence]
-            data["evidence_share"] = evidence_share(weights, offsets, evidence)
-        if faithful:
-            data["faithfulness"] = _faithfulness(run, ids, sentences, weights, words, target)
+    notes = [f"The text has more than {most} tokens; only the first {most} were read."] if subject.found.cut else []
+    data = seen_by(subject, faithful=faithful, heads=faithful, changes=changes, notes=notes)
+    if evidence is not None and data.get("weights") is not None:
+        data["evidence"] = [list(span) for span in evidence]
+        data["evidence_share"] = evidence_share(np.array(data["weights"]), subject.offsets, evidence)
     return Look(data)
 
 
-def _spoken(spoken: Explanation, weights: np.ndarray) -> dict[str, Any]:
-    """What explains, as plain data."""
-    data: dict[str, Any] = {"weights": weights.tolist(), "weights_how": spoken.how}
+def _more(spoken: Explanation) -> dict[str, Any]:
+    """The further parts of an explanation, as plain data."""
+    data: dict[str, Any] = {}
     if spoken.sentences is not None and spoken.within is not None:
         data["sentence_weights"], data["within"] = spoken.sentences.tolist(), spoken.within.tolist()
     if spoken.hops is not None:
@@ -155,36 +208,3 @@ def evidence_share(
     """How much of the attention falls on tokens that overlap the evidence."""
     inside = [any(a < end and start < b for start, end in evidence) for a, b in offsets]
     return float(weights[np.array(inside)].sum() / max(weights.sum(), 1e-12))
-
-
-def _faithfulness(
-    run: Classifier, ids: Tensor, sentences: Tensor, weights: np.ndarray, words: Sequence[int], target: int
-) -> dict[str, Any]:
-    model = run.model
-    assert isinstance(model, nn.Module)
-
-    def predict(kept: Sequence[np.ndarray]) -> np.ndarray:
-        rows = [np.flatnonzero(k) for k in kept]
-        chances = np.empty(len(rows), np.float32)
-        plan = batches.plan([len(r) for r in rows], BATCH_TOKENS, seed=0, epoch=0, shuffle=False)
-        for part in plan:  # a long text many times over would not fit into memory at once
-            chances[part] = chance([torch.from_numpy(rows[i]) for i in part])
-        return chances
-
-    @torch.no_grad()
-    def chance(rows: Sequence[Tensor]) -> np.ndarray:
-        longest = max(1, max(len(r) for r in rows))
-        batch = torch.full((len(rows), longest), 0)
-        numbers, mask = torch.zeros_like(batch), torch.zeros(len(rows), longest, dtype=torch.bool)
-        for i, row in enumerate(rows):
-            batch[i, : len(row)], numbers[i, : len(row)], mask[i, : len(row)] = ids[row], sentences[row], True
-            if not len(row):
-                batch[i, 0], mask[i, 0] = UNK, True
-        return run.chances(model(batch, mask, numbers).logits)[:, target].numpy()
-
-    found = faithfulness(predict, weights, words, run.labels[target])
-    rows = [
-        {"measure": m.name, "attention": m.attention, "random": m.random, "uniform": None, "explain": m.explain}
-        for m in found.measures
-    ]
-    return {"sentence": found.sentence, "rows": rows}

@@ -140,11 +140,11 @@ class Translator(Run):
         whole = pairs.encode(texts, self.words, max_tokens=self.most)
         return measured | measure(self.net, whole, batch_tokens=2 * self.settings.data.batch_tokens)
 
-    def look(self, text: str, *, label: str | None = None) -> Any:
-        """The attention of each word of the translation to the words of the source."""
-        from regard.runs.aligning import look
+    def look(self, text: str, **how: Any) -> Any:
+        """The attention of each word of the translation to the words of the source (look_translator.look)."""
+        from regard.runs.look_translator import look
 
-        return look(self, text, label)
+        return look(self, text, **how)
 
 
 def encode(texts: Sequence[str], words: Tokenizer, most: int) -> tuple[list[list[int]], set[int]]:

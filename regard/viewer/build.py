@@ -11,8 +11,12 @@ from regard.viewer.check import checked
 from regard.viewer.words import Layout, even_share, hop_layouts, layout
 
 CSS = ["theme.css", "text.css", "viewer.css"]
-JS = ["hover.js", "core.js", "maps.js", "glance.js", "heatmap.js", "export.js", "main.js"]
+JS = [
+    *("hover.js", "core.js", "maps.js", "glance.js", "heatmap.js", "lines.js", "distance.js", "asked.js"),
+    *("export.js", "main.js"),
+]
 SHOWN = 8  # labels listed before the rest is folded away
+MATTER = 24  # heads listed
 
 
 def page(look: dict[str, Any]) -> str:
@@ -20,7 +24,13 @@ def page(look: dict[str, Any]) -> str:
     look = checked(look)
     view = layout(look)
     # The maps' bytes stand in elements of their own, so that opening the page parses none of them.
-    light = {**look, "maps": [{k: v for k, v in m.items() if k != "data"} for m in look["maps"]]}
+    other = look["other"]
+    maps = [*look["maps"], *({**m, "side": 1} for m in (other or {"maps": []})["maps"])]
+    light = {**look, "maps": [{k: v for k, v in m.items() if k != "data"} for m in maps]}
+    if other is not None:
+        light["other"] = {key: other[key] for key in ("tokens", "sentences", "axes", "model", "run", "weights")}
+    seconds = None if other is None else layout(other)
+    heads = sorted(look["heads"] or [], key=lambda row: row["change"])
     chances = sorted(((look["prediction"] or {}).get("probabilities") or {}).items(), key=lambda pair: -pair[1])
     return document(
         "page.html.j2",
@@ -29,12 +39,34 @@ def page(look: dict[str, Any]) -> str:
         look=look,
         view=view,
         light={**light, "words": _words(view)},
-        data=[Markup(m["data"]) for m in look["maps"]],
+        data=[Markup(m["data"]) for m in maps],
+        other_view=seconds,
+        differences=differences(look, view, seconds),
+        matter=heads if len(heads) <= MATTER else [*heads[: MATTER // 2], *heads[-MATTER // 2 :]],
+        specials=any(token["special"] for token in look["tokens"]),
         top=chances[:SHOWN],
         rest=chances[SHOWN:],
         even=even_share(look),
         hops=hop_layouts(look),
     )
+
+
+def differences(look: dict[str, Any], first: Layout, second: Layout | None) -> list[dict[str, Any]]:
+    """The words with what the first run gives them more than the second; none where the two read other words."""
+    if second is None or look["weights"] is None or look["other"]["weights"] is None:
+        return []
+    one, two = ([w for line in view.lines for w in line.words] for view in (first, second))
+    if [w.text for w in one] != [w.text for w in two]:
+        return []
+    changes = [
+        None if a.number is None or a.weight is None or b.weight is None else a.weight - b.weight
+        for a, b in zip(one, two, strict=True)
+    ]
+    peak = max((abs(change) for change in changes if change is not None), default=0.0) or 1.0
+    return [
+        {"text": word.text, "change": change, "shade": abs(change or 0.0) / peak}
+        for word, change in zip(one, changes, strict=True)
+    ]
 
 
 def _words(view: Layout) -> list[dict[str, Any]]:

@@ -22,6 +22,11 @@ OPTIONAL = {
     "evidence_share": None,
     "maps": [],
     "faithfulness": None,
+    "axes": {},
+    "questions": None,
+    "changes": None,
+    "heads": None,
+    "other": None,
     "notes": [],
 }
 BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
@@ -45,8 +50,15 @@ def checked(look: dict[str, Any]) -> dict[str, Any]:
     if look["prediction"]:
         chances = look["prediction"]["probabilities"]
         _numbers("probabilities", list(chances.values()), len(chances), "labels")
+    for name, axis in look["axes"].items():
+        if not isinstance(axis, dict) and not 0 <= axis[0] <= axis[1] <= len(look["tokens"]):
+            raise UserError(f"axis {name!r} is {list(axis)}, outside the {len(look['tokens'])} tokens")
+    for number, question in enumerate(look["questions"] or []):
+        _numbers(f"questions[{number}]", question["weights"], len(look["tokens"]), "tokens")
     for number, stored in enumerate(look["maps"]):
         _map(look, stored, f"maps[{number}]")
+    if look["other"] is not None:
+        look["other"] = checked({**look["other"], "other": None})
     return look
 
 
@@ -73,9 +85,11 @@ def _numbers(name: str, values: Any, expected: int, of: str) -> None:
 def _map(look: dict[str, Any], stored: dict[str, Any], name: str) -> None:
     heads, rows, columns = stored["shape"]
     sizes = {"tokens": len(look["tokens"]), "sentences": len(look["sentences"]), "document": 1, "hops": rows}
+    for axis, given in look["axes"].items():
+        sizes[axis] = len(given["names"]) if isinstance(given, dict) else given[1] - given[0]
     for axis, size, known in (
-        ("rows", rows, ("tokens", "sentences", "document", "hops")),
-        ("columns", columns, ("tokens", "sentences")),
+        ("rows", rows, ("tokens", "sentences", "document", "hops", *look["axes"])),
+        ("columns", columns, ("tokens", "sentences", *look["axes"])),
     ):
         if stored[axis] not in known:
             raise UserError(f"{name} has {axis} of {stored[axis]!r}; expected one of {', '.join(known)}")

@@ -1,7 +1,7 @@
 // What every part needs: the data, numbers in words, and the colours of the moment.
 const look = JSON.parse(document.getElementById("look").textContent);
 const $ = (id) => document.getElementById(id);
-const number = (value) => (value === 0 ? "0" : value < 1e-4 ? value.toExponential(2) : value.toPrecision(4));
+const number = (value) => (value === 0 ? "0" : Math.abs(value) < 1e-4 ? value.toExponential(2) : value.toPrecision(4)).replace("-", "−");
 
 const darkScreen = matchMedia("screen and (prefers-color-scheme: dark)");
 let printing = false;
@@ -12,8 +12,14 @@ const STOPS = {
   light: [[253, 250, 245], [226, 122, 20], [84, 34, 0]],
   dark: [[28, 30, 34], [186, 96, 8], [255, 222, 170]],
 };
-function ramp() {
-  const [low, middle, high] = STOPS[isDark() ? "dark" : "light"];
+// For differences: blue to paper to orange, which every kind of colour vision tells apart.
+const SIDES = {
+  light: [[16, 60, 120], [250, 248, 244], [150, 68, 0]],
+  dark: [[130, 185, 250], [30, 32, 36], [250, 170, 80]],
+};
+const twoWays = () => ramp(SIDES);
+function ramp(stops = STOPS) {
+  const [low, middle, high] = stops[isDark() ? "dark" : "light"];
   const table = new Uint8ClampedArray(256 * 3);
   for (let i = 0; i < 256; i++) {
     const t = i / 255;

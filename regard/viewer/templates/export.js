@@ -17,11 +17,12 @@ const sentenceOf = (index) => {
   return at < 0 ? null : at;
 };
 const weightOf = (list, index) => (list ? list[index] : null);
+const weightsNow = () => (asked === null ? look.weights : look.questions[asked].weights);
 
 function tokensCsv() {
   const head = ["token", "text", "start", "end", "word", "sentence", "special", "weight"];
   return csv([head, ...look.tokens.map((t, i) =>
-    [i, t.text, t.start, t.end, t.word, sentenceOf(i), t.special, weightOf(look.weights, i)])]);
+    [i, t.text, t.start, t.end, t.word, sentenceOf(i), t.special, weightOf(weightsNow(), i)])]);
 }
 function weightsJson() {
   const { title, model, run, text, prediction, weights_how, evidence, evidence_share, faithfulness } = look;
@@ -31,9 +32,9 @@ function weightsJson() {
     tokens: look.tokens.map((t, i) => ({ ...t, weight: weightOf(look.weights, i) })),
     words: look.words,
     sentences: look.sentences.map(([first, end], i) => ({ first, end, weight: weightOf(look.sentence_weights, i) })),
-    evidence, evidence_share, faithfulness,
+    evidence, evidence_share, faithfulness, questions: look.questions, changes: look.changes, heads: look.heads,
     map: shown && { site: look.maps[shown.site].site, mode: shown.mode, head: shown.mode === "single" ? shown.head : null,
-      step: shown.step, rows: shown.rowNames, columns: shown.columnNames, weights: grid(shown) },
+      heads: shown.mode === "single" ? null : state.heads, difference: Boolean(shown.signed), step: shown.step, rows: shown.rowNames, columns: shown.columnNames, weights: grid(shown) },
   }, null, 1);
 }
 const grid = ({ rows, columns, values }) => Array.from({ length: rows }, (_, r) =>
@@ -139,6 +140,34 @@ async function paintedDrawing(what) {
 }
 const savePainted = async (name, what) => save(name, "image/png", await paintedDrawing(what));
 
+// The large picture as a drawing: the lines or the curve as they stand, a heatmap as a picture inside one.
+function largeDrawing() {
+  printing = true;  // what is saved is for paper
+  let made;
+  if (state.view === "map") {
+    const canvas = document.createElement("canvas");
+    const layout = plan(sheet.shown, 1000, sheet.shown.zoom);
+    made = element("svg", { width: layout.width, height: layout.height, viewBox: `0 0 ${layout.width} ${layout.height}`, "font-size": 11, "font-family": FONT });
+    made.append(element("rect", { width: "100%", height: "100%", fill: "#ffffff" }));
+    const { left, top, cell, tall } = layout, { rows, columns, values, peak, rowNames, columnNames, signed } = sheet.shown;
+    canvas.width = columns;
+    canvas.height = rows;
+    canvas.getContext("2d").putImageData(paint(values, columns, rows, peak, signed ? twoWays() : ramp(), signed), 0, 0);
+    made.append(element("image", { x: left, y: top, width: cell * columns, height: tall * rows, href: canvas.toDataURL("image/png"),
+      preserveAspectRatio: "none", style: "image-rendering:pixelated" }));
+    for (let r = 0; r < rows; r += Math.ceil(10.5 / tall)) {
+      made.append(element("text", { x: left - 5, y: top + tall * (r + 0.5) + 4, "text-anchor": "end" }, shorten(rowNames[r], 22)));
+    }
+    for (let c = 0; c < columns; c += Math.ceil(10.5 / cell)) {
+      made.append(element("text", { transform: `translate(${left + cell * (c + 0.5) + 4} ${top - 5}) rotate(-90)` }, shorten(columnNames[c], 18)));
+    }
+  } else if (state.view === "lines") made = drawLines(sheet.shown, state.row);
+  else made = $("distance").querySelector("svg")?.cloneNode(true);
+  printing = false;
+  made?.setAttribute("xmlns", NS);
+  return made && `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(made)}\n`;
+}
+
 function wireExports() {
   const text = "#text .prose", hops = "#hops .hop-grid";
   $("save-svg").addEventListener("click", () => save(`${stem()}.svg`, "image/svg+xml", drawing(text)));
@@ -155,6 +184,10 @@ function wireExports() {
     drawMap(canvas, sheet.shown, layout, Math.min(2, Math.sqrt(1.6e7 / (layout.width * layout.height))));
     printing = false;
     canvas.toBlob((blob) => save(`${stem()}-map.png`, "image/png", blob), "image/png");
+  });
+  $("save-large")?.addEventListener("click", () => {
+    const made = sheet.shown && largeDrawing();
+    if (made) save(`${stem()}-${state.view}.svg`, "image/svg+xml", made);
   });
   $("save-map")?.addEventListener("click", () => { if (sheet.shown) save(`${stem()}-map.csv`, "text/csv", mapCsv()); });
 }

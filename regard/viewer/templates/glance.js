@@ -12,11 +12,14 @@ function buildGlance(choose) {
       const canvas = document.createElement("canvas");
       canvas.style.aspectRatio = proportion(rows, columns);
       Object.assign(button, { type: "button", tabIndex: -1 });
-      Object.assign(button.dataset, { head, site, tip: `${name}, head ${head}` });
-      button.setAttribute("aria-label", `${name}, head ${head}`);
+      const called = look.maps[site].rollout ? `${name} up to layer ${head}` : `${name}, head ${head}`;
+      const lost = (look.heads || []).find((h) => h.site === name && h.head === head && !look.maps[site].side);
+      const told = lost ? `\nwithout it ${lost.change < 0 ? "−" : "+"}${number(Math.abs(lost.change))}` : "";
+      Object.assign(button.dataset, { head, site, tip: called + told });
+      button.setAttribute("aria-label", called);
       button.setAttribute("aria-pressed", "false");
       button.append(canvas);
-      button.addEventListener("click", () => choose(site, head));
+      button.addEventListener("click", (event) => choose(site, head, event.ctrlKey || event.metaKey || event.shiftKey));
       row.querySelector(".thumbs").append(button);
     }
   }
@@ -77,10 +80,10 @@ async function drawSite(row) {
 function redrawGlance() {
   document.querySelectorAll('#glance .site[data-drawn="yes"]').forEach(drawSite);
 }
-function paint(values, width, height, peak, table) {
+function paint(values, width, height, peak, table, signed = false) {
   const image = new ImageData(width, height);
   for (let i = 0; i < values.length; i++) {
-    const level = 3 * (peak > 0 ? Math.round((255 * values[i]) / peak) : 0);
+    const level = 3 * (signed ? Math.round(127.5 + (127.5 * values[i]) / (peak || 1)) : peak > 0 ? Math.round((255 * values[i]) / peak) : 0);
     image.data[4 * i] = table[level];
     image.data[4 * i + 1] = table[level + 1];
     image.data[4 * i + 2] = table[level + 2];

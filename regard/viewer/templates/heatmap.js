@@ -30,7 +30,8 @@ function drawMap(canvas, shown, layout, scale) {
   const small = document.createElement("canvas");
   small.width = columns;
   small.height = rows;
-  small.getContext("2d").putImageData(paint(values, columns, rows, peak, ramp()), 0, 0);
+  const table = shown.signed ? twoWays() : ramp();
+  small.getContext("2d").putImageData(paint(values, columns, rows, peak, table, shown.signed), 0, 0);
   context.imageSmoothingEnabled = false;
   context.drawImage(small, left, top, cell * columns, tall * rows);
   context.strokeStyle = colour.rule;
@@ -63,23 +64,31 @@ function fitted(context, text, room) {
 const sharpness = ({ width, height }) => Math.min(devicePixelRatio, Math.sqrt(1.6e7 / (width * height)));
 
 async function showMap(state) {
-  const { site, mode, head, zoom } = state;
-  const map = look.maps[site];
+  const { site, mode, head, zoom, view } = state;
   const asked = (sheet.asked = {});
-  const shown = await matrix(site, mode, head);
+  const shown = await picture(state);
   if (sheet.asked !== asked) return;  // another head was chosen meanwhile
-  shown.rowNames = labels(map.rows, shown.rows);
-  shown.columnNames = labels(map.columns, shown.columns);
   Object.assign(shown, { site, mode, head, zoom });
   sheet.shown = shown;
-  const layout = (sheet.layout = plan(shown, $("frame").clientWidth || 600, zoom));
-  drawMap($("heatmap"), shown, layout, sharpness(layout));
-  $("range").textContent = `0 to ${number(shown.peak)}. Kept in 256 steps of ${number(shown.step)}: ` +
-    "a number read here is right to half a step.";
+  for (const name of ["frame", "lines", "distance"]) $(name).hidden = name !== ({ map: "frame" }[view] || view);
+  $("lines-say").hidden = view !== "lines";
+  $("readout").hidden = view !== "map";
+  if (view === "lines") showLines(shown);
+  if (view === "distance") await showDistance(state);
+  if (view === "map") {
+    const layout = (sheet.layout = plan(shown, $("frame").clientWidth || 600, zoom));
+    drawMap($("heatmap"), shown, layout, sharpness(layout));
+    const at = sheet.at;
+    readCell(at && at.site === site && at.row < shown.rows && at.column < shown.columns ? at : null);
+  }
+  $("range").textContent = `${shown.signed ? `−${number(shown.peak)} (the second run more) to ` : "0 to "}${number(shown.peak)}. ` +
+    `Kept in 256 steps of ${number(shown.step)}: a number read here is right to half a step for each token in it.`;
+  const stops = shown.signed ? SIDES : STOPS;
   document.querySelector(".ramp").style.background =
-    `linear-gradient(to right, ${STOPS[isDark() ? "dark" : "light"].map(css).join(", ")})`;
+    `linear-gradient(to right, ${stops[isDark() ? "dark" : "light"].map(css).join(", ")})`;
   $("heatmap").dataset.shown = `${site}/${mode}/${head}/${zoom}`;
-  readCell(sheet.at && sheet.at.site === site ? sheet.at : null);
+  $("large").dataset.shown = [site, mode, head, view, state.unit, Number(state.special), Number(state.norm), Number(state.diff),
+    (state.heads || []).join(".")].join("/");
 }
 
 function cellAt(event) {
@@ -104,7 +113,9 @@ function readCell(at) {
   const value = values[at.row * columns + at.column];
   const strong = document.createElement("b");
   strong.textContent = number(value);
-  out.replaceChildren(`“${rowNames[at.row]}” → “${columnNames[at.column]}”  `, strong, `  ± ${number(step / 2)}`);
+  const error = sheet.shown.error(at.row, at.column);
+  out.replaceChildren(`“${rowNames[at.row]}” → “${columnNames[at.column]}”  `, strong, `  ± ${number(error)}`);
+  out.dataset.error = error;
   Object.assign(out.dataset, { value, step, row: at.row, column: at.column });
   Object.assign($("cursor").style, { left: `${left + cell * at.column}px`, top: `${top + tall * at.row}px`,
     width: `${cell}px`, height: `${tall}px` });

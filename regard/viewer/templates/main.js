@@ -1,44 +1,89 @@
-// The state of the page, kept in its address: #site=...&head=...&mode=...&zoom=...
-const state = { site: 0, head: 0, mode: "single", zoom: 1 };
+// The state of the page, kept in its address: #site=...&head=...&mode=...&view=... and so on.
+const START = { site: 0, head: 0, mode: "single", heads: null, zoom: 1, view: "map", unit: "tokens", special: true, norm: false,
+  diff: false, row: null, word: null };
+const state = { ...START };
+const siteName = (map) => (map.side ? `2:${map.site}` : map.site);
 
 function readHash() {
-  const asked = new URLSearchParams(location.hash.slice(1));
-  const site = look.maps.findIndex((map) => map.site === asked.get("site"));
-  state.site = site < 0 ? 0 : site;
-  const head = Number(asked.get("head") || 0);
-  state.head = Number.isInteger(head) && head >= 0 && head < look.maps[state.site].shape[0] ? head : 0;
-  state.mode = ["mean", "max"].includes(asked.get("mode")) ? asked.get("mode") : "single";
-  state.zoom = [2, 4].includes(Number(asked.get("zoom"))) ? Number(asked.get("zoom")) : 1;
+  const asks = new URLSearchParams(location.hash.slice(1));
+  const whole = (name, most) => {
+    const value = Number(asks.get(name) ?? NaN);
+    return Number.isInteger(value) && value >= 0 && value < most ? value : null;
+  };
+  const one = (name, known) => (known.includes(asks.get(name)) ? asks.get(name) : known[0]);
+  Object.assign(state, START);
+  state.word = whole("word", (look.questions || []).length);
+  if (!look.maps.length) return;
+  state.site = Math.max(0, look.maps.findIndex((map) => siteName(map) === asks.get("site")));
+  const [heads, rows] = look.maps[state.site].shape;
+  state.head = whole("head", heads) ?? 0;
+  state.mode = one("mode", ["single", "mean", "max"]);
+  state.zoom = [2, 4].includes(Number(asks.get("zoom"))) ? Number(asks.get("zoom")) : 1;
+  state.view = one("view", ["map", "lines", "distance"]);
+  state.unit = one("unit", ["tokens", "words"]);
+  state.special = asks.get("special") !== "0";
+  state.norm = asks.get("norm") === "1";
+  state.diff = asks.get("diff") === "1" && twin(state.site) !== null;
+  state.row = whole("row", rows);
+  const chosen = (asks.get("heads") || "").split(".").filter(Boolean).map(Number).filter((h) => Number.isInteger(h) && h >= 0 && h < heads);
+  state.heads = chosen.length ? chosen : null;
 }
 function writeHash() {
-  const { site, head, mode, zoom } = state;
-  const hash = new URLSearchParams({ site: look.maps[site].site, head, mode, ...(zoom > 1 && { zoom }) });
+  const { site, head, mode, heads, zoom, view, unit, special, norm, diff, row, word } = state;
+  const hash = new URLSearchParams({ ...(look.maps.length && { site: siteName(look.maps[site]), head, mode }), ...(heads && { heads: heads.join(".") }),
+    ...(zoom > 1 && { zoom }), ...(view !== "map" && { view }), ...(unit !== "tokens" && { unit }), ...(!special && { special: 0 }),
+    ...(norm && { norm: 1 }), ...(diff && { diff: 1 }), ...(row !== null && { row }), ...(word !== null && { word }) });
   try { history.replaceState(null, "", `#${hash}`); } catch { /* a frame without an address of its own */ }
 }
 function show() {
-  const { site, head, mode, zoom } = state;
+  if (look.questions && asked !== state.word) ask(state.word);
+  if (!look.maps.length) return;
+  const { site, head, mode, heads, zoom } = state;
   const map = look.maps[site];
-  $("large-title").textContent = `${map.site} · ` + (mode === "single" ? `head ${head}` : `${mode} of ${map.shape[0]} heads`);
+  const chosenHeads = heads && heads.length < map.shape[0] ? `heads ${heads.join(", ")}` : `${map.shape[0]} heads`;
+  $("large-title").textContent = `${map.side ? "second run · " : ""}${map.site} · ` +
+    (mode === "single" ? (map.rollout ? `up to layer ${head}` : `head ${head}`) : `${mode} of ${chosenHeads}`) +
+    (state.diff ? " · first run minus second" : "");
   document.querySelector(`#mode input[value="${mode}"]`).checked = true;
   document.querySelector(`#zoom input[value="${zoom}"]`).checked = true;
+  document.querySelector(`#view input[value="${state.view}"]`).checked = true;
+  for (const [id, on] of [["words", state.unit === "words"], ["special", state.special], ["norm", state.norm], ["diff", state.diff]]) {
+    if ($(id)) $(id).checked = on;
+  }
+  if ($("diff")) $("diff").disabled = twin(site) === null;
   for (const button of document.querySelectorAll("#glance button")) {
     const here = Number(button.dataset.site) === site;
-    const chosen = here && Number(button.dataset.head) === head;
-    button.setAttribute("aria-pressed", String(mode === "single" ? chosen : here));
+    const number_ = Number(button.dataset.head);
+    const chosen = here && number_ === head;
+    button.setAttribute("aria-pressed", String(mode === "single" ? chosen : here && (!heads || heads.includes(number_))));
     button.tabIndex = chosen ? 0 : -1;
   }
-  if (started) showMap(state).catch((error) => { $("readout").textContent = `This map cannot be read: ${error.message}`; });
+  if (started) {
+    sheet.done = showMap(state).catch((error) => { $("readout").hidden = false; $("readout").textContent = `This map cannot be read: ${error.message}`; });
+  }
 }
 function change(what) {
+  if ("site" in what && what.site !== state.site) Object.assign(what, { row: null, heads: what.heads ?? null });
   Object.assign(state, what);
+  if (look.maps.length && state.diff && twin(state.site) === null) state.diff = false;
+  if (look.maps.length) state.head = Math.min(state.head, look.maps[state.site].shape[0] - 1);
   writeHash();
   show();
+}
+// One head by a click; several by clicks with Ctrl, Shift or ⌘, shown by their mean unless the largest is asked for.
+function choose(site, head, more) {
+  if (!more || site !== state.site) return change({ site, head, mode: "single", heads: null });
+  const before = state.heads || (state.mode === "single" ? [state.head] : []);
+  const heads = before.includes(head) ? before.filter((h) => h !== head) : [...before, head].sort((a, b) => a - b);
+  if (heads.length <= 1) return change({ site, head: heads[0] ?? head, mode: "single", heads: null });
+  change({ site, head, heads, mode: state.mode === "max" ? "max" : "mean" });
 }
 let started = false;  // nothing is unpacked before the heads come into view
 
 if (look.maps.length) {
-  buildGlance((site, head) => change({ site, head, mode: "single" }));
+  buildGlance(choose);
   watchHeatmap();
+  watchLines();
   readHash();
   show();
   watchGlance();
@@ -47,23 +92,42 @@ if (look.maps.length) {
     observer.disconnect();
     started = true;
     show();
-  }, { rootMargin: "100px" }).observe($("frame"));
-  $("mode").addEventListener("change", (event) => change({ mode: event.target.value }));
+  }, { rootMargin: "100px" }).observe($("large"));
+  $("mode").addEventListener("change", (event) => change({ mode: event.target.value, ...(event.target.value === "single" && { heads: null }) }));
   $("zoom").addEventListener("change", (event) => change({ zoom: Number(event.target.value) }));
-  addEventListener("hashchange", () => { readHash(); show(); });
+  $("view").addEventListener("change", (event) => change({ view: event.target.value }));
+  $("words").addEventListener("change", (event) => change({ unit: event.target.checked ? "words" : "tokens", row: null }));
+  $("special")?.addEventListener("change", (event) => change({ special: event.target.checked, row: null }));
+  $("norm").addEventListener("change", (event) => change({ norm: event.target.checked }));
+  $("diff")?.addEventListener("change", (event) => change({ diff: event.target.checked }));
+  // Letters for those who keep their hands on the keys.
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select")) return;
+    const key = event.key.toLowerCase();
+    if (key === "m" || key === "l" || key === "d") change({ view: { m: "map", l: "lines", d: "distance" }[key] });
+    else if (key === "w") change({ unit: state.unit === "words" ? "tokens" : "words", row: null });
+    else if (key === "s" && $("special")) change({ special: !state.special, row: null });
+    else if (key === "n") change({ norm: !state.norm });
+    else if (key === "x" && $("diff") && twin(state.site) !== null) change({ diff: !state.diff });
+  });
   const redraw = () => { redrawGlance(); show(); };
   darkScreen.addEventListener("change", redraw);
   addEventListener("beforeprint", () => { printing = true; redraw(); });
   addEventListener("afterprint", () => { printing = false; redraw(); });
-  let pause, width = $("frame").clientWidth;
+  let pause, width = $("large").clientWidth;
   addEventListener("resize", () => {
     clearTimeout(pause);
     pause = setTimeout(() => {
-      if ($("frame").clientWidth !== width && started) show();
-      width = $("frame").clientWidth;
+      if ($("large").clientWidth !== width && started) show();
+      width = $("large").clientWidth;
     }, 120);
   });
+} else if (look.questions) {
+  readHash();
+  show();
 }
+addEventListener("hashchange", () => { readHash(); show(); });
+wireAsked();
 const strongest = $("strongest")?.textContent;
 $("shade")?.addEventListener("change", (event) => {
   const bySentence = event.target.value === "sentence";

@@ -16,39 +16,107 @@ async function inflate(site) {
   return levels;
 }
 const stepOf = (site) => look.maps[site].max / 255;
+const ownerOf = (site) => (look.maps[site].side ? look.other : look);
 
-// The weights of one head, or the mean or largest of all heads, cell by cell.
-async function matrix(site, mode, head) {
+// The weights of one head, or the mean or largest of those chosen, cell by cell.
+async function matrix(site, mode, head, chosen) {
   const levels = await bytes(site);
   const [heads, rows, columns] = look.maps[site].shape;
   const size = rows * columns;
   const step = stepOf(site);
   const values = new Float32Array(size);
-  if (mode === "single") {
-    for (let i = 0; i < size; i++) values[i] = levels[head * size + i] * step;
-  } else {
-    for (let h = 0; h < heads; h++) {
-      for (let i = 0; i < size; i++) {
-        const weight = levels[h * size + i] * step;
-        values[i] = mode === "max" ? Math.max(values[i], weight) : values[i] + weight / heads;
-      }
+  const list = mode === "single" ? [head] : chosen && chosen.length ? chosen : Array.from({ length: heads }, (_, h) => h);
+  for (const h of list) {
+    for (let i = 0; i < size; i++) {
+      const weight = levels[h * size + i] * step;
+      values[i] = mode === "max" ? Math.max(values[i], weight) : values[i] + weight / list.length;
     }
   }
-  let peak = 0;
-  for (let i = 0; i < size; i++) if (values[i] > peak) peak = values[i];
-  return { rows, columns, values, step, peak };
+  return { rows, columns, values, step };
+}
+
+// What stands along an axis: a name for each place, which word it is part of, whether it is a special token.
+const token = (t) => t.text.trim() || "␣";
+function axisOf(site, axis, count) {
+  const owner = ownerOf(site);
+  const places = (list) => list.map((t) => ({ name: token(t), word: t.special ? null : t.word, special: t.special }));
+  const named = (names) => names.map((name) => ({ name, word: null, special: false }));
+  if (axis === "tokens") return places(owner.tokens);
+  if (axis === "sentences") return named(owner.sentences.map((span, i) => sentence(owner, span, i)));
+  if (axis === "document") return named(["document"]);
+  const range = (owner.axes || {})[axis];
+  if (Array.isArray(range)) return places(owner.tokens.slice(range[0], range[1]));
+  if (range) return named(range.names.map((n) => n.trim() || "␣"));
+  return named(Array.from({ length: count }, (_, i) => `hop ${i + 1}`));
+}
+const sentence = (owner, [first, end], i) => `${i + 1} ${owner.tokens.slice(first, end).filter((t) => !t.special).slice(0, 3)
+  .map((t) => t.text.trim()).join(" ")}…`;
+
+// Places that are shown as one: pieces of a word, if words are asked for; special tokens may be left out.
+function groupsOf(places, words, special) {
+  const groups = [];
+  places.forEach((place, i) => {
+    if (place.special && !special) return;
+    const last = groups[groups.length - 1];
+    if (words && last && place.word !== null && last.word === place.word && last.at[last.at.length - 1] === i - 1) {
+      last.at.push(i);
+      last.name += place.name;
+    } else groups.push({ name: place.name, word: place.word, at: [i] });
+  });
+  return groups;
+}
+
+// Columns of a word are summed, its rows are averaged; rows may then be made to sum to one.
+function shaped(site, raw, { unit, special, norm }) {
+  const map = look.maps[site];
+  const rowGroups = groupsOf(axisOf(site, map.rows, raw.rows), unit === "words", special);
+  const columnGroups = groupsOf(axisOf(site, map.columns, raw.columns), unit === "words", special);
+  const rows = rowGroups.length, columns = columnGroups.length;
+  const values = new Float32Array(rows * columns);
+  const sums = new Float32Array(rows);
+  rowGroups.forEach((row, r) => {
+    columnGroups.forEach((column, c) => {
+      let sum = 0;
+      for (const q of row.at) for (const k of column.at) sum += raw.values[q * raw.columns + k];
+      values[r * columns + c] = sum / row.at.length;
+      sums[r] += sum / row.at.length;
+    });
+    if (norm && sums[r] > 0) for (let c = 0; c < columns; c++) values[r * columns + c] /= sums[r];
+  });
+  // How far a number may be off: half a step for each cell that was summed.
+  const error = (r, c) => (raw.step / 2) * columnGroups[c].at.length / (norm && sums[r] > 0 ? sums[r] : 1);
+  return { rows, columns, values, step: raw.step, error, rowNames: rowGroups.map((g) => g.name),
+    columnNames: columnGroups.map((g) => g.name) };
+}
+const peakOf = (values) => { let peak = 0; for (const v of values) peak = Math.max(peak, Math.abs(v)); return peak; };
+
+// The same place of the other run, if it has one of the same shape.
+function twin(site) {
+  const map = look.maps[site];
+  const found = look.maps.findIndex((m) => m.site === map.site && Boolean(m.side) !== Boolean(map.side) && String(m.shape) === String(map.shape));
+  const same = look.other && look.other.tokens.length === look.tokens.length &&
+    look.tokens.every((t, i) => t.text === look.other.tokens[i].text);
+  return same && found >= 0 ? found : null;
+}
+
+// What is drawn: one map as asked for, or the first run's minus the second's.
+async function picture(state) {
+  const { site, mode, head, heads, diff } = state;
+  const mine = shaped(site, await matrix(site, mode, head, heads), state);
+  const other = diff ? twin(site) : null;
+  if (other !== null) {
+    const theirs = shaped(other, await matrix(other, mode, head, heads), state);
+    const sign = look.maps[site].side ? -1 : 1;
+    for (let i = 0; i < mine.values.length; i++) mine.values[i] = sign * (mine.values[i] - theirs.values[i]);
+    const error = mine.error;
+    mine.error = (r, c) => error(r, c) + theirs.error(r, c);
+    mine.signed = true;
+  }
+  mine.peak = peakOf(mine.values);
+  return mine;
 }
 
 const shorten = (text, most) => {
   const letters = [...text];
   return letters.length > most ? letters.slice(0, most - 1).join("") + "…" : text;
 };
-const sentence = ([first, end], i) => `${i + 1} ${look.tokens.slice(first, end).filter((t) => !t.special).slice(0, 3)
-  .map((t) => t.text.trim()).join(" ")}…`;
-const token = (t) => t.text.trim() || "␣";
-function labels(axis, count) {
-  if (axis === "tokens") return look.tokens.map(token);
-  if (axis === "sentences") return look.sentences.map(sentence);
-  if (axis === "document") return ["document"];
-  return Array.from({ length: count }, (_, i) => `hop ${i + 1}`);
-}

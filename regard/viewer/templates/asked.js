@@ -1,0 +1,56 @@
+// Where several words can be asked about (those of a translation): the text shaded for one of them, and its own figures.
+let asked = null;
+function shadeFor(weights) {
+  const words = [...document.querySelectorAll("#text .prose .word[data-tokens]")];
+  const sums = words.map((word) => word.dataset.tokens.split(",").reduce((sum, i) => sum + weights[Number(i)], 0));
+  const peak = Math.max(...sums, 1e-12);
+  words.forEach((word, i) => {
+    word.style.setProperty("--a", Math.min(1, sums[i] / peak).toFixed(4));
+    word.dataset.w = sums[i];
+    word.dataset.tip = `${word.textContent.trim()}  ${number(sums[i])}`;
+  });
+  if ($("strongest")) $("strongest").textContent = `0 to ${peak.toPrecision(3)}, the strongest word`;
+}
+function tableOf(rows) {
+  const body = $("faithfulness").querySelector("tbody");
+  if (!body) return;
+  const columns = [...$("faithfulness").querySelectorAll("thead th")].slice(1).map((th) => th.textContent);
+  body.replaceChildren();
+  for (const row of rows) {
+    const line = body.insertRow();
+    line.append(Object.assign(document.createElement("th"), { scope: "row", textContent: row.measure }));
+    for (const key of columns) line.insertCell().textContent = typeof row[key] === "number" ? row[key].toFixed(3) : "–";
+    const explain = body.insertRow();
+    explain.className = "explain";
+    Object.assign(explain.insertCell(), { colSpan: 4, textContent: row.explain });
+  }
+}
+function ask(index) {
+  asked = index;
+  const question = index === null ? null : look.questions[index];
+  shadeFor(question ? question.weights : look.weights);
+  const judged = question ? question.faithfulness : look.faithfulness;
+  document.querySelector("#faithfulness .verdict").textContent = (question ? `“${question.label}”: ` : "") +
+    (judged ? judged.sentence : "Not measured.");
+  tableOf(judged ? judged.rows : []);
+  for (const button of document.querySelectorAll("#asked button")) {
+    button.setAttribute("aria-pressed", String(button.dataset.question === (index === null ? "" : String(index))));
+  }
+  for (const word of document.querySelectorAll("#text .prose .word[data-tokens]")) {
+    const first = Number(word.dataset.tokens.split(",")[0]);
+    word.classList.toggle("asked", Boolean(question) && question.tokens.includes(first));
+  }
+}
+function wireAsked() {
+  if (!look.questions) return;
+  $("asked")?.addEventListener("click", (event) => {
+    const button = event.target.closest("button[data-question]");
+    if (button) change({ word: button.dataset.question === "" ? null : Number(button.dataset.question) });
+  });
+  document.querySelector("#text .prose").addEventListener("click", (event) => {
+    const word = event.target.closest(".word[data-tokens]");
+    const first = word && Number(word.dataset.tokens.split(",")[0]);
+    const found = word ? look.questions.findIndex((q) => q.tokens.includes(first)) : -1;
+    if (found >= 0) change({ word: found });
+  });
+}

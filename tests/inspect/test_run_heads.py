@@ -1,0 +1,98 @@
+"""Heads of runs over a data set: the table is what evaluation says with each head silent, a pruned run equals it."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+import regard
+from regard.data.reviews import generate
+from regard.errors import UserError
+from regard.inspect import ablate, edit
+from regard.runs.heads import pruned, table
+from regard.runs.run import Run
+
+FILES = {"classify": "reviews.csv", "language": "corpus.txt", "translate": "pairs.tsv"}
+QUIET = {"progress": False, "say": lambda line: None}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("heads")
+    reviews = generate(80, 0)
+    with (folder / "reviews.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("text", "label"), *((r.text, r.label) for r in reviews)])
+    (folder / "corpus.txt").write_text("\n".join(r.text for r in reviews))
+    pairs = [" ".join(r.text.split()[:5]) for r in reviews]
+    (folder / "pairs.tsv").write_text("".join(f"{line}\t{line.upper()}\n" for line in pairs))
+    small, words = {"dim": 16, "layers": 2, "heads": 2}, {"vocab": 400}
+    asked = {
+        "classify": ({"model": "transformer"}, {"model": small}),
+        "language": (
+            {"model": "gpt", "objective": "causal"},
+            {"model": small, "data": {"block": 32}, "tokenizer": words},
+        ),
+        "translate": ({"model": "transformer"}, {"model": {**small, "hidden": 16}, "tokenizer": words}),
+    }
+    made = {
+        task: regard.train(task, folder / FILES[task], **how, settings=settings, steps=4, out=folder / task, **QUIET)
+        for task, (how, settings) in asked.items()
+    }
+    return folder, made
+
+
+@pytest.mark.parametrize("task", FILES)
+def test_the_table_is_what_each_ablation_measures(runs, task):
+    folder, made = runs
+    run = made[task]
+    found = table(run, [folder / FILES[task]], rows=30, say=lambda line: None)
+    assert found.rows == sorted(found.rows, key=lambda row: -row.change["loss"])
+    row = next(row for row in found.rows if row.head == 1)
+    with edit(run.net, row.site, ablate([1])):
+        again = table(run, [folder / FILES[task]], rows=30, say=lambda line: None)
+    assert again.whole["loss"] == pytest.approx(row.measured["loss"], abs=1e-6)
+    assert row.measured["loss"] - found.whole["loss"] == pytest.approx(row.change["loss"])
+    assert row.site in str(found)
+    assert {"loss"} <= found.whole.keys()
+
+
+def test_the_table_as_files(runs, tmp_path):
+    folder, made = runs
+    found = table(made["classify"], [folder / "reviews.csv"], rows=10, say=lambda line: None)
+    rows = list(csv.DictReader(found.save(tmp_path / "heads.csv").open()))
+    assert len(rows) == len(found.rows) == 2 * (2 + 2) + 2
+    assert float(rows[0]["change of loss"]) == pytest.approx(found.rows[0].change["loss"])
+    assert json.loads(found.save(tmp_path / "heads.json").read_text())["whole"] == found.whole
+    with pytest.raises(UserError, match=r"\.csv or \.json"):
+        found.save(tmp_path / "heads.txt")
+
+
+def test_a_pruned_run_is_saved_and_equals_its_ablation(runs, tmp_path):
+    _, made = runs
+    run = made["classify"]
+    texts = ["We loved it.", "The soup was cold and the bill was large."]
+    with edit(run.net, "layers.1.attention.attend", ablate([0])):
+        wanted = run.probabilities(texts)
+    folder = pruned(run, ["layers.1:0"]).save_pretrained(tmp_path / "pruned")
+    assert Run.load(folder).probabilities(texts) == pytest.approx(wanted, abs=1e-6)
+    assert run.probabilities(texts) != pytest.approx(wanted, abs=1e-9)  # the run itself keeps its head
+    with pytest.raises(UserError, match="named SITE:HEADS"):
+        pruned(run, ["layers.1"])
+    with pytest.raises(UserError, match="means 0 places"):
+        pruned(run, ["layers.7:0"])
+    with pytest.raises(UserError, match="heads 0 to 1"):
+        pruned(run, ["layers.1:2"])
+
+
+def test_looks_of_language_models_and_translators(runs):
+    _, made = runs
+    four = ["comprehensiveness", "sufficiency", "leave-one-out", "gradients"]
+    look = made["language"].look("We loved the food and the room was")
+    assert [row["measure"] for row in look.data["faithfulness"]["rows"]] == four
+    assert "log p(" in look.data["faithfulness"]["rows"][0]["explain"]
+    assert "<html" in look.html()
+    look = made["translate"].look("we came on a rainy day")
+    assert look.data["text"].startswith("we came on a rainy day\n")
+    assert "<html" in look.html()

@@ -1,0 +1,150 @@
+"""The queue before a model and the process behind it: nothing is lost or mixed up, whatever dies."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from regard.errors import UserError
+from regard.serve.limits import Limits
+from regard.serve.models import Busy, Crew, Died, Late, Refused
+
+PRETEND = (sys.executable, str(Path(__file__).parent / "pretend_worker.py"))
+
+
+def with_crew(do: Callable[[Crew], Awaitable[None]], folder: str = "pretend", **limits) -> None:
+    async def main() -> None:
+        crew = Crew("one", Path(folder), Limits(**limits), command=PRETEND)
+        await crew.start()
+        try:
+            await do(crew)
+        finally:
+            await crew.stop()
+            assert crew._process is not None
+            assert crew._process.returncode is not None
+
+    asyncio.run(main())
+
+
+async def said(crew: Crew, *texts: str) -> list[str]:
+    return [one["answer"]["said"] for one in await crew.ask("predict", list(texts), size=len(texts))]
+
+
+def test_each_gets_its_own_answer():
+    async def do(crew: Crew) -> None:
+        found = await asyncio.gather(*(said(crew, f"a{i}", f"b{i}") for i in range(30)))
+        assert found == [[f"a{i}", f"b{i}"] for i in range(30)]
+        assert crew.answered == 30
+        assert crew.verbs == ("predict", "look")
+
+    with_crew(do)
+
+
+def test_a_full_queue_says_busy_and_the_rest_is_answered():
+    async def do(crew: Crew) -> None:
+        slow = asyncio.create_task(said(crew, "sleep 0.3"))
+        await asyncio.sleep(0.1)  # it is being worked on
+        found = await asyncio.gather(*(said(crew, f"t{i}") for i in range(10)), return_exceptions=True)
+        assert [one for one in found if not isinstance(one, Busy)] == [[f"t{i}"] for i in range(4)]
+        assert sum(isinstance(one, Busy) for one in found) == 6
+        assert await slow == ["sleep 0.3"]
+        assert await said(crew, "and on") == ["and on"]
+
+    with_crew(do, queue=4)
+
+
+def test_what_takes_too_long_is_stopped_and_the_others_are_not():
+    async def do(crew: Crew) -> None:
+        first = crew.pid
+        late = asyncio.create_task(crew.ask("look", {"text": "sleep 30"}))
+        await asyncio.sleep(0.05)
+        with pytest.raises(Late, match="within 1 seconds"):
+            await late
+        assert await said(crew, "after") == ["after"]
+        assert crew.restarts == 1
+        assert crew.pid != first
+
+    with_crew(do, timeout=1.0)
+
+
+def test_a_killed_process_is_started_again_and_asked_once_more():
+    async def do(crew: Crew) -> None:
+        assert crew.pid is not None
+        os.kill(crew.pid, signal.SIGKILL)  # while it has nothing to do
+        assert await said(crew, "x") == ["x"]
+        working = asyncio.create_task(said(crew, "sleep 0.4"))
+        await asyncio.sleep(0.15)
+        os.kill(crew.pid, signal.SIGKILL)
+        others = [asyncio.create_task(said(crew, f"o{i}")) for i in range(5)]
+        assert await working == ["sleep 0.4"]
+        assert await asyncio.gather(*others) == [[f"o{i}"] for i in range(5)]
+        assert crew.restarts == 2
+
+    with_crew(do)
+
+
+def test_a_request_that_kills_each_time_is_given_up(tmp_path):
+    async def do(crew: Crew) -> None:
+        with pytest.raises(Died, match="died while it worked"):
+            await said(crew, "die")
+        assert await said(crew, f"die once {tmp_path / 'seen'}") == [f"die once {tmp_path / 'seen'}"]
+        assert await said(crew, "fine") == ["fine"]
+
+    with_crew(do)
+
+
+def test_what_the_model_says_is_wrong_is_told():
+    async def do(crew: Crew) -> None:
+        assert (await crew.ask("predict", ["no", "yes"], size=2))[0] == {"error": "no"}
+        with pytest.raises(Refused, match="cannot be looked at"):
+            await crew.ask("look", {"text": "no"})
+        with pytest.raises(RuntimeError, match="ZeroDivision"):
+            await said(crew, "bug")
+        assert crew.restarts == 0
+
+    with_crew(do)
+
+
+def test_a_run_that_cannot_be_opened_is_an_error_at_once():
+    with pytest.raises(UserError, match="no such run"):
+        with_crew(lambda crew: asyncio.sleep(0), folder="broken")
+
+
+def test_sixty_four_clients_and_kills_between():
+    """A few seconds of what benchmarks/serve.py does for a minute."""
+
+    async def do(crew: Crew) -> None:
+        stop = asyncio.get_running_loop().time() + 3.0
+        counts = {"answered": 0, "busy": 0}
+
+        async def client(number: int) -> None:
+            turn = 0
+            while asyncio.get_running_loop().time() < stop:
+                text = f"client {number} turn {turn}"
+                try:
+                    assert await said(crew, text) == [text]
+                    counts["answered"] += 1
+                    turn += 1
+                except Busy:
+                    counts["busy"] += 1
+                    await asyncio.sleep(0.01)
+
+        async def killer() -> None:
+            for _ in range(4):
+                await asyncio.sleep(0.6)
+                if crew.pid is not None and crew.ready:
+                    os.kill(crew.pid, signal.SIGKILL)
+
+        await asyncio.gather(*(client(i) for i in range(64)), killer())
+        assert counts["answered"] > 300
+        assert crew.restarts >= 3
+        assert not crew.waiting
+        assert not crew.flying
+
+    with_crew(do, queue=48, tries=10)

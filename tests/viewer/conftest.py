@@ -1,0 +1,118 @@
+"""Looks of small true models, whose weights `record` gives exactly; and a browser that shows them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from small_subjects import exact, missing, translation
+
+from regard.runs.look import Look
+from regard.runs.looking import seen_by
+
+
+@pytest.fixture(scope="module")
+def masked():
+    subject = missing()
+    return Look(seen_by(subject)), exact(subject), subject
+
+
+@pytest.fixture(scope="module")
+def translated():
+    subject = translation()
+    return Look(seen_by(subject)), exact(subject), subject
+
+
+@pytest.fixture(scope="module")
+def two():
+    one, other = missing(0), missing(1)
+    return Look(seen_by(one)).beside(Look(seen_by(other))), exact(one), exact(other)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """The Chromium of the system, driven by playwright."""
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if path is None:
+        pytest.skip("no Chromium found: install Debian's package `chromium` to run the browser tests")
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    flags = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+    with api.sync_playwright() as driver:
+        launched = driver.chromium.launch(
+            executable_path=path, args=[*flags.split(), "--disable-component-update", "--disable-sync"]
+        )
+        yield launched
+        launched.close()
+
+
+class Page:
+    """A page in the browser, with everything it complained of."""
+
+    def __init__(self, context, path: Path, fragment: str):
+        self.page = context.new_page()
+        self.errors: list[str] = []
+        self.page.on("console", lambda m: self.errors.append(m.text) if m.type in ("error", "warning") else None)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.goto(path.as_uri() + fragment)
+        self.page.locator("#large").scroll_into_view_if_needed()
+        self.page.wait_for_selector("#large[data-shown]", timeout=10000)
+
+    def shown(self) -> list[str]:
+        return self.page.get_attribute("#large", "data-shown").split("/")
+
+    def until(self, place: int, value: str) -> None:
+        """Wait until this part of what is shown is so."""
+        self.page.wait_for_function(
+            "([place, value]) => document.getElementById('large').dataset.shown.split('/')[place] === value",
+            arg=[place, value],
+            timeout=10000,
+        )
+
+    def go(self, fragment: str) -> None:
+        self.page.evaluate("() => { delete document.getElementById('large').dataset.shown }")
+        self.page.evaluate("hash => { location.hash = hash }", fragment)
+        self.page.wait_for_selector("#large[data-shown]", timeout=10000)
+
+    def cells(self) -> list[list[float]]:
+        """The numbers of the heatmap, cell by cell, as the readout says them while the keys walk over it."""
+        page = self.page
+        page.locator("#heatmap").focus()
+        rows: list[list[float]] = []
+        page.keyboard.press("ArrowRight")
+        for _ in range(400):
+            page.keyboard.press("ArrowLeft")
+            page.keyboard.press("ArrowUp")
+            at = page.evaluate("({...document.getElementById('readout').dataset})")
+            if at["row"] == "0" and at["column"] == "0":
+                break
+        while True:
+            row = []
+            while True:
+                at = page.evaluate("({...document.getElementById('readout').dataset})")
+                row.append(float(at["value"]))
+                page.keyboard.press("ArrowRight")
+                if page.evaluate("document.getElementById('readout').dataset.column") == at["column"]:
+                    break
+            rows.append(row)
+            before = at["row"]
+            page.keyboard.press("ArrowDown")
+            if page.evaluate("document.getElementById('readout').dataset.row") == before:
+                return rows
+            for _ in row:
+                page.keyboard.press("ArrowLeft")
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    contexts = []
+
+    def opener(look: Look, fragment: str = "", width: int = 1200, **options) -> Page:
+        path = look.save(tmp_path / "page.html")
+        context = browser.new_context(viewport={"width": width, "height": 900}, accept_downloads=True, **options)
+        contexts.append(context)
+        return Page(context, path, fragment)
+
+    yield opener
+    for context in contexts:
+        context.close()
