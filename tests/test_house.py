@@ -57,7 +57,8 @@ ROOMS: dict[str, set[str]] = {
     "verify": RUNS | {"costing"},
     "opening": RUNS | {"convert"},
     "serve": RUNS | {"opening"},
-    "cli": RUNS | {"convert", "plugins", "demo", "regard", "costing", "verify", "opening", "serve"},
+    "compare": RUNS | {"costing", "convert"},
+    "cli": RUNS | {"compare", "convert", "plugins", "demo", "regard", "costing", "verify", "opening", "serve"},
     "testing": LAYERS | {"models", "inspect"},
     "regard": RUNS,
 }

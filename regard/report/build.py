@@ -36,13 +36,13 @@ def page(report: dict[str, Any]) -> str:
         curve_title=title if measure and title else "Learning curves",
         wide=drawing(curves, x_label=x_label, y_label=y_label, width=860) if curves else "",
         narrow=drawing(curves, x_label=x_label, y_label=y_label, width=370) if curves else "",
-        documents=_documents(report.get("examples") or []),
-        facts=[("Settings", _flat(report.get("settings") or {})), ("Machine", _flat(report.get("machine") or {}))],
+        documents=documents(report.get("examples") or []),
+        facts=[("Settings", flat(report.get("settings") or {})), ("Machine", flat(report.get("machine") or {}))],
         notes=report.get("notes") or [],
     )
 
 
-def _documents(looks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def documents(looks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Looks at the same text stand together, in the order in which they came."""
     grouped: dict[str, list[dict[str, Any]]] = {}
     for look in map(checked, ({**look, "maps": []} for look in looks)):
@@ -63,12 +63,12 @@ def _chance(prediction: dict[str, Any] | None) -> float | None:
     return (prediction.get("probabilities") or {}).get(prediction["label"]) if prediction else None
 
 
-def _flat(tree: dict[str, Any], above: str = "") -> list[tuple[str, str]]:
+def flat(tree: dict[str, Any], above: str = "") -> list[tuple[str, str]]:
     """Nested settings as dotted names."""
     rows: list[tuple[str, str]] = []
     for key, value in tree.items():
         name = f"{above}{key}"
-        rows += _flat(value, f"{name}.") if isinstance(value, dict) and value else [(name, _word(value))]
+        rows += flat(value, f"{name}.") if isinstance(value, dict) and value else [(name, _word(value))]
     return rows
 
 

@@ -1,0 +1,165 @@
+"""`regard compare TASK FILE --models ...`"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from regard.cli import options as o
+from regard.errors import UserError
+from regard.settings import load, merge, overrides
+
+KEYS = ("models", "vary", "search", "budget", "seeds", "test", "test_fraction", "split_seed", "measure", "generate")
+
+
+def compare(
+    task: Annotated[str | None, typer.Argument(help="classify, language or translate.")] = None,
+    data: Annotated[list[str] | None, typer.Argument(help="The data, as `regard train TASK` takes them.")] = None,
+    models: Annotated[
+        str | None, typer.Option(help="Names with commas; settings of a model after a colon: transformer:dim=64.")
+    ] = None,
+    vary: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=A,B", help="Each model with each value; again for a grid.")
+    ] = None,
+    search: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=A,B", help="Values that each design tries first, within its budget."),
+    ] = None,
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(help="For each run: 2min, 2Tflops, 5Mtokens, 500steps, 3epochs; and 300kparameters. [5epochs]"),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Runs of each design. [3]")] = None,
+    text: Annotated[str | None, typer.Option(help="classify: column of the text.")] = None,
+    label: Annotated[str | None, typer.Option(help="classify: column of the class.")] = None,
+    valid: Annotated[str | None, typer.Option(help="Validation file. [a part is set aside]")] = None,
+    test: Annotated[list[str] | None, typer.Option(help="Test file (twice for two). [a fifth is set aside]")] = None,
+    measure: Annotated[str | None, typer.Option(help="What ranks: accuracy, macro_f1, loss, bleu, exact, ...")] = None,
+    generate: Annotated[
+        str | None, typer.Option(help="Generated data in place of files, such as reviews:count=2000.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the comparison; the same one goes on.")] = None,
+    replay: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The runs of another comparison again, by its steps.")
+    ] = None,
+    on: Annotated[str, typer.Option(help="Where runs are trained: local, or ray (a cluster).")] = "local",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing more.")] = False,
+    config: o.Config = None,
+    set_: o.Set = None,
+    import_: o.Imports = None,
+    quiet: o.Quiet = False,
+    json_: o.Json = False,
+) -> None:
+    """Compare designs under one budget: train each with several seeds, measure all on the same test items, say which
+    can be told apart, and write a report. Stopped, it reports what is done; the same command goes on.
+
+    \b
+    Examples:
+      regard compare classify reviews.csv --models han,nb-svm --budget 6steps --seeds 2 --out compared
+      regard compare classify reviews.csv --models transformer --vary mechanism=dot,additive --budget 4steps --seeds 1
+      regard compare language corpus.txt --models gpt,cnn --budget 2steps --seeds 1 --set data.block=16 --out compared
+      regard compare classify reviews.csv --models han,tfidf --budget 2min --seeds 3 --dry-run
+    """
+    from regard.compare.compare import Stopped
+    from regard.compare.compare import compare as run
+    from regard.compare.plan import Asked, listed, varied
+    from regard.compare.prepare import replay as take_over
+    from regard.plugins import import_files
+
+    import_files(import_ or [])
+    stream = sys.stderr if json_ else sys.stdout
+
+    def say(line: str) -> None:
+        if not quiet:
+            print(line, file=stream, flush=True)
+
+    tree: dict[str, Any] = load(config) if config else {}
+    task = task or tree.pop("task", None)
+    asked_for = {key: tree.pop(key) for key in KEYS if key in tree}
+    given = {
+        "models": None if models is None else listed(models),
+        "vary": varied(vary) if vary else None,
+        "search": varied(search) if search else None,
+        "budget": budget or None,
+        "seeds": seeds,
+        "test": test or None,
+        "measure": measure,
+        "generate": generate,
+    }
+    asked_for |= {key: value for key, value in given.items() if value is not None}
+    place = out or _free(task, data)
+    if replay is not None:
+        asked = take_over(replay, place)
+    else:
+        if task is None:
+            raise UserError("which task? regard compare classify FILE --models ..., or --config RECIPE")
+        if tree.pop("task", task) != task:
+            raise UserError(f"{config} is a recipe for another task than {task!r}")
+        flags = {"data": {"train": _train(task, data), "valid": valid, "text": text, "label": label}}
+        settings = merge(merge(tree, o.given(flags)), overrides(set_ or []))
+        if wanted := asked_for.pop("generate", None):
+            from regard.compare.generated import write
+
+            settings = merge(settings, {"data": write(task, wanted, place / "parts", asked_for)})
+        asked = Asked(**_lists({"task": task, "settings": settings, **asked_for}))
+    try:
+        found = run(asked, place, on=on, dry=dry_run, progress=not quiet, say=say)
+    except Stopped as stop:
+        tell(stop.found, place, json_)
+        again = f"--replay {replay} " if replay else ""
+        print(f"regard: stopped; the same command goes on ({again}--out {place})", file=sys.stderr)
+        raise typer.Exit(130) from None
+    if dry_run:
+        if json_:
+            print(json.dumps(found))
+        return
+    tell(found, place, json_)
+
+
+def tell(found: dict[str, Any], place: Path, json_: bool) -> None:
+    """The table on the terminal, or all as JSON."""
+    if json_:
+        print(json.dumps({"out": str(place), **found}, ensure_ascii=False))
+        return
+    from regard.compare.terminal import show
+
+    show(found, place)
+
+
+def _train(task: str, data: list[str] | None) -> Any:
+    if not data:
+        return None
+    if task == "classify":
+        if len(data) > 1:
+            raise UserError(f"classify takes one file, and {len(data)} were given")
+        return str(Path(data[0]).absolute())
+    return [str(Path(file).absolute()) for file in data]
+
+
+def _lists(asked: dict[str, Any]) -> dict[str, Any]:
+    """A recipe may say `budget: 2min` for a list of one, and values of a setting as numbers."""
+    for key in ("models", "budget", "test"):
+        if isinstance(asked.get(key), str | int | float | dict):
+            asked[key] = [asked[key]]
+    for key in ("vary", "search"):
+        values = asked.get(key) or {}
+        if not isinstance(values, dict):
+            raise UserError(f"{key} wants a mapping of settings to values, and was given {values!r}")
+        asked[key] = {name: [str(v) for v in (one if isinstance(one, list) else [one])] for name, one in values.items()}
+    if isinstance(asked.get("budget"), list):
+        asked["budget"] = [str(one) for one in asked["budget"]]
+    return asked
+
+
+def _free(task: str | None, data: list[str] | None) -> Path:
+    """The first folder under compared/ that is not there."""
+    stem = Path(data[0]).name.split(".")[0] if data else "generated"
+    number, folder = 1, Path("compared") / f"{stem}-{task}"
+    while folder.exists():
+        number += 1
+        folder = Path("compared") / f"{stem}-{task}-{number}"
+    return folder

@@ -1,0 +1,125 @@
+"""Compare language models: nats a token of the test text.
+
+An item is a stretch of the test text of one window or more, scored by itself; neighbours come from the same text, so
+intervals are as if stretches were drawn one by one. All designs must cut the text into the same tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from regard.compare.contests.base import PARTS, Measure, Say, Scored, mean
+from regard.data import pieces
+from regard.data.corpus import Corpus
+from regard.data.split import duplicates
+from regard.data.vocabulary import Vocabulary
+from regard.errors import UserError
+from regard.runs.language_model import objective
+
+MOST = 400
+"""Stretches of the test text."""
+LONG = 30
+"""Characters from which on a line that stands in two parts is counted: short ones repeat in any text."""
+
+
+def _perplexity(sums: np.ndarray) -> np.ndarray:
+    return np.exp(np.minimum(mean(sums), 700.0))
+
+
+MEASURES = (
+    Measure("loss", "min", "number", "nats a token (of masked or blank words: of those)", mean),
+    Measure("perplexity", "min", "number", "exp of the nats a token", _perplexity),
+)
+
+
+def deal(settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path, say: Say) -> dict[str, Any]:
+    """The last lines are for the test, those before for validation: a text goes on, and lines by chance would be known
+    from their neighbours."""
+    given = settings.data
+    lines = {"train": _lines(given.train, say)}
+    for part, files, size in (
+        ("test", test, share),
+        ("valid", None if given.valid is None else [given.valid], given.valid_fraction),
+    ):
+        if files is not None:
+            lines[part] = _lines(files, say)
+        else:
+            lines["train"], lines[part] = _cut(lines["train"], size)
+    for part, made in lines.items():
+        (folder / f"{part}.txt").write_text("".join(made), encoding="utf-8")
+    long = {part: [line for line in made if len(line) >= LONG] for part, made in lines.items()}
+    return {
+        "items": {part: len(lines[part]) for part in PARTS},
+        "repeated": {
+            "test in training": duplicates(long["train"], long["test"]),
+            "validation in training": duplicates(long["train"], long["valid"]),
+        },
+        "evidence": False,
+    }
+
+
+def _lines(files: Sequence[str], say: Say) -> list[str]:
+    found, notes = pieces.find(files)
+    for note in notes:
+        say(note)
+    blocks = (block.data.decode("utf-8", "replace") for file in found for block in pieces.blocks(file))
+    return "".join(blocks).splitlines(keepends=True)
+
+
+def _cut(lines: list[str], share: float) -> tuple[list[str], list[str]]:
+    """The last so many characters, from the beginning of a line."""
+    ends = np.cumsum([len(line) for line in lines])
+    at = int(np.searchsorted(ends, (1 - share) * ends[-1])) if len(lines) else 0
+    if not 0 < at < len(lines):
+        raise UserError(f"{len(lines)} lines of text cannot be cut into parts; more of it is wanted, or parts as files")
+    return lines[:at], lines[at:]
+
+
+def data(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {"train": [str(folder / "train.txt")], "valid": str(folder / "valid.txt")}
+
+
+def score(run: Any, folder: Path, say: Say) -> Scored:
+    text = Corpus.of(
+        (folder / "test.txt").read_text(encoding="utf-8"), run.words, documents=run.settings.data.documents
+    )
+    learnt = objective(run.settings, Vocabulary(run.words))
+    least = learnt.length
+    count = min(MOST, text.tokens // least)
+    if count < 2:
+        raise UserError(f"the test text has {text.tokens:,} tokens; at least two windows of {least:,} are wanted")
+    edges = np.linspace(0, text.tokens, count + 1).astype(int).tolist()
+    rows = []
+    for start, stop in pairwise(edges):
+        found = learnt.evaluate(run.net, text.part(start, stop))
+        rows.append((found["loss"] * (stop - start), stop - start))
+    stats = np.array(rows, np.float64)
+    said = [{"loss": nats / count, "tokens": int(count)} for nats, count in rows]
+    return Scored({"loss": stats, "perplexity": stats}, said)
+
+
+def ask(run: Any, folder: Path, count: int) -> list[Callable[[], Any]]:
+    """The chances of the next word (or of those in blanks) after a window."""
+    text = Corpus.of((folder / "valid.txt").read_text(encoding="utf-8"), run.words)
+    length = min(run.settings.data.block, text.tokens)
+    starts = np.linspace(0, text.tokens - length, count).astype(int)
+
+    def one(start: int) -> Any:
+        ids = torch.from_numpy(text.read(np.array([start]), length))
+        with torch.no_grad():
+            return run.net(ids, places=torch.tensor([length - 1]))
+
+    return [lambda start=int(start): one(start) for start in starts]
+
+
+def look(run: Any, folder: Path, item: int, faithful: bool) -> dict[str, Any] | None:
+    return None
+
+
+def items(folder: Path, numbers: Sequence[int]) -> list[dict[str, Any]]:
+    return [{"text": f"stretch {i + 1}", "truth": ""} for i in numbers]

@@ -1,0 +1,296 @@
+"""What may be said of designs that were each trained with several seeds and measured on the same test items.
+
+Two things vary: the seed of a run and the items it is measured on. Of a design's mean over S seeds and n items
+
+    v_items   is its variance by scipy's bootstrap over the items:                  σ_i²/n + σ_is²/(nS)
+    v_seeds   s²/S, s² the spread over seeds on the whole test part:                σ_s²/S + σ_is²/(nS)
+    v_both    what stands in both, (w - v_items)/(S - 1), w the mean over seeds of each one's own v_items
+
+(crossed random effects, as of readers and cases in Dorfman, Berbaum & Metz 1992, here seeds and items.) A difference of
+two designs has the v_items of the paired differences, as both are measured on the same items, and the v_seeds and
+v_both of both. An interval reaches to each side by
+
+    reach² = t²(n - 1) · (v_items - v_both) + t²(df) · v_seeds,     at least t²(n - 1) · v_items
+
+each part with its own quantile of Student's t (Zou & Donner 2008), df = S - 1, for a difference Welch's: few seeds ask
+for a wide one. p is the level at which the interval ends at 0. Where fewer than `FEW` items tell two designs apart, the
+test that draws signs by chance decides if it is the stricter one. All pairs are corrected together (Holm 1979).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import numpy as np
+from scipy import optimize, stats
+
+from regard.errors import UserError
+
+Metric = Callable[[np.ndarray], np.ndarray]
+"""From sums over items (..., k) to a number (...)."""
+
+ALPHA = 0.05
+POWER = 0.8
+RESAMPLES = 2000
+FEW = 40
+MOST_SEEDS = 1000
+_CELLS = 1 << 22  # of the indices that are held at once
+
+
+@dataclass(frozen=True)
+class Spread:
+    """An estimate, what its variance is made of, and the degrees of freedom that estimate has."""
+
+    value: float
+    items: float
+    seeds: tuple[tuple[float, int], ...] = ()
+    """(v_seeds, S) of each design in it; none where a single seed says nothing about seeds."""
+    both: float = 0.0
+    count: int = 2
+    """Test items."""
+
+    @property
+    def fixed(self) -> float:
+        """Variance that more seeds would not take away."""
+        return max(self.items - self.both, 0.0) if self.seeds else self.items
+
+    def reach(self, alpha: float = ALPHA) -> float:
+        """How far the interval goes to each side."""
+        items = float(stats.t.isf(alpha / 2, max(self.count - 1, 1))) ** 2
+        seeds = sum(v for v, _ in self.seeds)
+        if seeds <= 0:
+            return (items * self.items) ** 0.5
+        freedom = seeds**2 / sum(v**2 / (s - 1) for v, s in self.seeds)
+        both = items * self.fixed + float(stats.t.isf(alpha / 2, freedom)) ** 2 * seeds
+        return max(both, items * self.items) ** 0.5
+
+    def interval(self, alpha: float = ALPHA) -> tuple[float, float]:
+        reach = self.reach(alpha)
+        return self.value - reach, self.value + reach
+
+    @property
+    def p(self) -> float:
+        """Of a value at least as far from 0, if the true one is 0."""
+        size = abs(self.value)
+        if size == 0:
+            return 1.0
+        if self.reach(1e-15) <= size:
+            return 1e-15 if self.reach() > 0 else 0.0
+        found = optimize.brentq(lambda log: self.reach(float(np.exp(log))) - size, np.log(1e-15), np.log(1 - 1e-12))
+        return float(np.exp(found))
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a design stands: its mean, a 95 % interval, each seed's value, and a rank that it may share."""
+
+    name: str
+    mean: float
+    low: float
+    high: float
+    values: list[float]
+    rank: int = 1
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two designs: the difference a - b, its 95 % interval, its p, p corrected for all pairs, and whether they are told
+    apart. Where not: how many seeds more each would want at the difference seen, or how many items if seeds alone
+    would not do; None where nothing would."""
+
+    a: str
+    b: str
+    difference: float
+    low: float
+    high: float
+    p: float
+    corrected: float
+    apart: bool
+    more_seeds: int | None = None
+    items: int | None = None
+
+
+@dataclass(frozen=True)
+class Analysis:
+    standings: list[Standing] = field(default_factory=list)
+    pairs: list[Pair] = field(default_factory=list)
+
+    def pair(self, a: str, b: str) -> Pair:
+        return next(p for p in self.pairs if {p.a, p.b} == {a, b})
+
+
+def analyse(
+    scores: Mapping[str, np.ndarray],
+    metric: Metric,
+    *,
+    better: str = "max",
+    share: bool = False,
+    linear: bool = False,
+    alpha: float = ALPHA,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Analysis:
+    """`scores` has for each design what each run got of each item, (seeds, items, k), all of the same items in the same
+    order; `metric` turns sums over items into the measure. `share`: it lies between 0 and 1. `linear`: it is the mean
+    over items of the first of the k numbers."""
+    if not scores:
+        return Analysis()
+    names = list(scores)
+    counts = {values.shape[1] for values in scores.values()}
+    if len(counts) != 1 or 0 in counts:
+        raise UserError(f"designs are compared on the same items, and were measured on {sorted(counts)} of them")
+    n = counts.pop()
+    seen = {name: np.asarray(metric(values.sum(1)), float) for name, values in scores.items()}
+    drawn = _bootstrap(scores, metric, resamples, seed)
+    spreads = {name: _spread(seen[name], drawn[name], n) for name in names}
+    pairs = list(combinations(names, 2))
+    apart = {pair: _difference(pair, seen, drawn, spreads, n) for pair in pairs}
+    p = [apart[pair].p for pair in pairs]
+    if linear:
+        p = [max(one, _signs(scores[a], scores[b], seed)) for one, (a, b) in zip(p, pairs, strict=True)]
+    corrected = holm(p)
+    told = [
+        _pair(pair, apart[pair], p[i], corrected[i], alpha, len(pairs), [len(seen[name]) for name in pair])
+        for i, pair in enumerate(pairs)
+    ]
+    beats = [(t.a, t.b) if (t.difference > 0) == (better == "max") else (t.b, t.a) for t in told if t.apart]
+    place = ranks(names, beats)
+    standings = []
+    for name in names:
+        low, high = bounds(spreads[name], share, alpha)
+        standings.append(Standing(name, spreads[name].value, low, high, seen[name].tolist(), place[name]))
+    sign = -1 if better == "max" else 1
+    standings.sort(key=lambda s: (s.rank, sign * s.mean))
+    return Analysis(standings, told)
+
+
+def bounds(spread: Spread, share: bool, alpha: float = ALPHA) -> tuple[float, float]:
+    """The interval; of a share within 0 and 1. Where all items came out alike they say nothing of how they vary, and
+    the bound is the share p for which that would happen with chance alpha/2: p^n = alpha/2."""
+    low, high = spread.interval(alpha)
+    if not share:
+        return low, high
+    if spread.items == 0 and spread.value in (0.0, 1.0):
+        reach = 1 - (alpha / 2) ** (1 / spread.count)
+        low, high = min(low, spread.value - reach), max(high, spread.value + reach)
+    return max(0.0, low), min(1.0, high)
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """p corrected for being among so many (Holm 1979)."""
+    order, corrected, highest = np.argsort(p, kind="stable"), [1.0] * len(p), 0.0
+    for place, i in enumerate(order):
+        highest = max(highest, min(1.0, (len(p) - place) * p[i]))
+        corrected[i] = highest
+    return corrected
+
+
+def ranks(names: Sequence[str], beats: Sequence[tuple[str, str]]) -> dict[str, int]:
+    """The best are 1; who is beaten ranks behind all that beat it. Designs that share a rank were not told apart."""
+    above = {name: [a for a, b in beats if b == name] for name in names}
+    found: dict[str, int] = {}
+
+    def rank(name: str) -> int:
+        if name not in found:
+            found[name] = 1 + max(map(rank, above[name]), default=0)
+        return found[name]
+
+    return {name: rank(name) for name in names}
+
+
+def _bootstrap(scores: Mapping[str, np.ndarray], metric: Metric, resamples: int, seed: int) -> dict[str, np.ndarray]:
+    """The measure of each run on items drawn anew, the same for all: (seeds, resamples) for each design."""
+    runs = [run.astype(np.float64) for values in scores.values() for run in values]
+    n, k = runs[0].shape
+    flat = np.concatenate(runs, 1)  # (items, runs * k)
+
+    def statistic(items: np.ndarray, axis: int = -1) -> np.ndarray:
+        rows = items.reshape(-1, n)
+        times = np.stack([np.bincount(row, minlength=n) for row in rows]).astype(np.float64)
+        sums = (times @ flat).reshape(len(rows), len(runs), k)
+        return np.asarray(metric(sums)).T.reshape(len(runs), *items.shape[:-1])
+
+    # a single item says nothing about items
+    if n < 2:
+        whole = np.asarray(metric(np.stack(runs).sum(1)), float)[:, None].repeat(2, 1)
+    else:
+        whole = stats.bootstrap(
+            (np.arange(n),),
+            statistic,
+            vectorized=True,
+            n_resamples=resamples,
+            batch=max(1, _CELLS // n),
+            method="percentile",
+            rng=np.random.default_rng(seed),
+        ).bootstrap_distribution
+    ends = np.cumsum([len(values) for values in scores.values()])
+    return dict(zip(scores, np.split(whole, ends[:-1]), strict=True))
+
+
+def _spread(seen: np.ndarray, drawn: np.ndarray, n: int) -> Spread:
+    items, seeds = float(drawn.mean(0).var(ddof=1)), len(seen)
+    if seeds < 2:
+        return Spread(float(seen.mean()), items, (), 0.0, n)
+    own = float(drawn.var(1, ddof=1).mean())
+    both = max(0.0, (own - items) / (seeds - 1))
+    return Spread(float(seen.mean()), items, ((float(seen.var(ddof=1)) / seeds, seeds),), both, n)
+
+
+def _difference(
+    pair: tuple[str, str],
+    seen: Mapping[str, np.ndarray],
+    drawn: Mapping[str, np.ndarray],
+    spreads: Mapping[str, Spread],
+    n: int,
+) -> Spread:
+    a, b = pair
+    items = float((drawn[a].mean(0) - drawn[b].mean(0)).var(ddof=1))
+    one, other = spreads[a], spreads[b]
+    value = float(seen[a].mean() - seen[b].mean())
+    return Spread(value, items, one.seeds + other.seeds, one.both + other.both, n)
+
+
+def _signs(a: np.ndarray, b: np.ndarray, seed: int, draws: int = 9999) -> float:
+    """p of the sum of paired differences among those with signs drawn by chance, where few items differ; else 0."""
+    difference = a[..., 0].mean(0) - b[..., 0].mean(0)
+    difference = difference[difference != 0]
+    count = len(difference)
+    if count >= FEW:
+        return 0.0
+    if count <= 12:
+        bits = (np.arange(1 << count)[:, None] >> np.arange(count)) & 1
+        sums = np.abs((2 * bits - 1) @ difference)
+        return float((sums >= abs(difference.sum()) - 1e-9).mean())
+    signs = np.random.default_rng(seed).choice((-1.0, 1.0), (draws, count))
+    return float((1 + (np.abs(signs @ difference) >= abs(difference.sum()) - 1e-9).sum()) / (1 + draws))
+
+
+def _pair(
+    pair: tuple[str, str], spread: Spread, p: float, corrected: float, alpha: float, among: int, seeds: list[int]
+) -> Pair:
+    low, high = spread.interval(alpha)
+    apart = corrected < alpha
+    more, items = (None, None) if apart else wanted(spread, max(seeds), alpha / among)
+    return Pair(pair[0], pair[1], spread.value, low, high, p, corrected, apart, more, items)
+
+
+def wanted(spread: Spread, seeds: int, alpha: float) -> tuple[int | None, int | None]:
+    """How many seeds more would tell such a difference from 0 with chance `POWER`, if it is the true one; where no
+    number of seeds would, how many test items, were seeds no question."""
+    size = abs(spread.value)
+    if size == 0:
+        return None, None
+    fixed, each = spread.fixed, sum(v * s for v, s in spread.seeds)
+    if each > 0:
+        count = np.arange(seeds + 1, MOST_SEEDS + 1)
+        parts = sum((v * s / count) ** 2 for v, s in spread.seeds) / (count - 1)
+        freedom = (each / count) ** 2 / parts
+        items = stats.t.isf(alpha / 2, max(spread.count - 1, 1)) ** 2 * fixed
+        far = (items + stats.t.isf(alpha / 2, freedom) ** 2 * each / count) ** 0.5
+        enough = size >= far + stats.norm.ppf(POWER) * (fixed + each / count) ** 0.5
+        if enough.any():
+            return int(count[enough.argmax()]) - seeds, None
+    reach = float(stats.norm.ppf(1 - alpha / 2) + stats.norm.ppf(POWER))
+    return None, int(np.ceil(spread.count * fixed * (reach / size) ** 2)) or None

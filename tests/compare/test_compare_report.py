@@ -1,0 +1,113 @@
+"""The page: it stands alone, says what the table says, and recommends no more than the ranks allow."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.compare.disagree import choose
+from regard.compare.front import drawing, front
+from regard.compare.words import recommendation
+
+
+def row(name: str, rank: int, mean: float, latency: float = 0.01, more: str = "", seeds: int = 3) -> dict:
+    found = {"name": name, "rank": rank, "mean": mean, "low": mean - 0.01, "high": mean + 0.01, "more": more}
+    return found | {"latency": latency, "seconds": 5.0, "seeds": list(range(seeds))}
+
+
+def found(*rows: dict, **more) -> dict:
+    same = {"rows": list(rows), "measure": "accuracy", "better": "max", "repeated": {}, "items": {"test": 100}}
+    return same | {"failures": {}, "measured": 6, "runs": 6} | more
+
+
+def said(*rows: dict, **more) -> str:
+    return recommendation(found(*rows, **more), "percent", "share named rightly")
+
+
+def test_a_winner_is_named():
+    text = said(row("han", 1, 0.93), row("cnn", 2, 0.8))
+    assert text.startswith("Use han: 93.0 % (92.0 % to 94.0 %)")
+    assert "told apart from every other" in text
+
+
+def test_of_those_that_share_the_first_rank_the_quickest_is_recommended():
+    text = said(row("han", 1, 0.93, 0.05), row("cnn", 1, 0.92, 0.01, "7 more seeds"), row("tfidf", 2, 0.5))
+    assert "han and cnn cannot be told apart" in text
+    assert "Use cnn" in text
+    assert "7 more seeds would tell" in text
+    assert "Use han" not in text
+
+
+def test_doubts_are_named():
+    assert "one seed" in said(row("a", 1, 0.9, seeds=1), row("b", 2, 0.5, seeds=1))
+    assert "5 test items (5.0%)" in said(row("a", 1, 0.9), row("b", 2, 0.5), repeated={"test in training": 5})
+    assert "4 of 6 runs" in said(row("a", 1, 0.9), row("b", 2, 0.5), measured=4)
+    assert "1 runs failed" in said(row("a", 1, 0.9), row("b", 2, 0.5), failures={"b, seed 1": "why"})
+    assert said() == "Nothing is measured yet."
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 9), st.floats(0, 1)), min_size=1, max_size=8))
+def test_the_front_holds_those_that_none_beats(points):
+    named = [(f"d{i}", c, q, q, q) for i, (c, q) in enumerate(points)]
+    kept = front(named, "max")
+    assert kept
+    for name, cost, quality, *_ in named:
+        beaten = any(c <= cost and q >= quality and (c, q) != (cost, quality) for _, c, q, *_ in named)
+        assert (name in kept) == (not beaten)
+    assert {n for n, *_ in named if n in front([(n, c, -q, 0, 0) for n, c, q, *_ in named], "min")} == set(kept)
+
+
+def test_the_drawing_names_everyone():
+    points = [("a <b>", 0.5, 80.0, 78.0, 82.0), ("other", 50.0, 90.0, 88.0, 91.0)]
+    drawn = drawing(points, x_label="seconds", y_label="accuracy", better="max", width=500)
+    assert "a &lt;b&gt;" in drawn
+    assert 'class="front"' in drawn
+
+
+def test_items_that_part_the_designs_are_chosen():
+    right = np.array([[1, 1, 0, 1, 0], [1, 0, 0, 1, 1], [1, 0, 0, 0, 1], [1, 1, 0, 1, 0]], bool)
+    assert choose(right, 2) == [1, 4]
+    assert choose(right, 9) == [1, 4, 3]
+    assert choose(np.ones((2, 5), bool), 3) == []
+
+
+def test_the_page_stands_alone_and_says_what_the_table_says(compared):
+    page = (compared / "report.html").read_text()
+    table = json.loads((compared / "results.json").read_text())
+    assert not re.search(r'(src|href)="', page)
+    assert "default-src 'none'" in page
+    for one in table["rows"]:
+        assert one["name"] in page
+        assert f"{100 * one['mean']:.1f} %" in page
+    for part in ("Which can be told apart", "Quality against cost", "Learning curves", "Where they disagree"):
+        assert part in page
+    assert "evidence found" in page
+    assert "faithfulness" in page
+    assert 'class="front"' in page or 'class="dot on"' in page
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_opens_without_an_error(compared, width):
+    api = pytest.importorskip("playwright.sync_api")
+    import shutil
+
+    chrome = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chrome is None:
+        pytest.skip("no Chromium")
+    with api.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=chrome, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        trouble: list[str] = []
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.on("console", lambda line: trouble.append(line.text) if line.type == "error" else None)
+        page.goto((compared / "report.html").as_uri())
+        assert page.locator("#results tbody tr").count() == 3
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert not trouble
+        browser.close()

@@ -1,0 +1,96 @@
+"""Language models and translators are compared as classifiers are; BLEU from sums is sacrebleu's."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+
+import numpy as np
+import pytest
+from conftest import silent
+from sacrebleu.metrics import BLEU
+
+from regard.compare import Asked, compare
+from regard.compare.contests import classify, translate
+from regard.data.reviews import generate
+from regard.tasks.measures import measures
+
+
+def sentences(words: list[list[str]]) -> list[str]:
+    return [" ".join(row) for row in words]
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3, 0.9, 1.0])
+def test_bleu_of_sums_is_sacrebleus(noise):
+    draw = random.Random(1)
+    wanted = [[draw.choice("abcdefgh") for _ in range(draw.randint(1, 9))] for _ in range(30)]
+    said = [[draw.choice("abcdxyz") if draw.random() < noise else w for w in row] for row in wanted]
+    said[0] = []
+    judge, counts = BLEU(), []
+    for one, truth in zip(sentences(said), sentences(wanted), strict=True):
+        seen = judge.corpus_score([one], [[truth]])
+        counts.append([seen.sys_len, seen.ref_len, *seen.counts, *seen.totals])
+    whole = judge.corpus_score(sentences(said), [sentences(wanted)]).score
+    assert translate.bleu(np.array(counts, float).sum(0)) == pytest.approx(whole, abs=1e-6)
+
+
+def test_macro_f1_of_sums_is_that_of_the_measures():
+    draw = np.random.default_rng(0)
+    chances, truth = draw.dirichlet(np.ones(4), 50), draw.integers(0, 3, 50)  # a class that never occurs
+    eye = np.eye(4, dtype=bool)
+    guess, true = eye[chances.argmax(1)], eye[truth]
+    counts = np.stack([guess & true, guess, true], -1).reshape(50, -1)
+    assert classify._macro(counts.sum(0).astype(float)) == pytest.approx(measures(chances, truth)["macro_f1"])
+
+
+def test_language_models(tmp_path):
+    (tmp_path / "corpus.txt").write_text("\n".join(r.text for r in generate(120, 0)) + "\n")
+    settings = {
+        "data": {"train": [str(tmp_path / "corpus.txt")], "block": 16, "batch_tokens": 128},
+        "tokenizer": {"kind": "words", "vocab": 200},
+    }
+    models = ["gpt:dim=16,layers=1,heads=2", "cnn:dim=16,layers=2"]
+    found = compare(
+        Asked("language", models, settings, budget=["3steps"], seeds=2), tmp_path / "out", progress=False, say=silent
+    )
+    assert found["better"] == "min"
+    assert found["measured"] == 4
+    for row in found["rows"]:
+        assert math.log(2) < row["mean"] < math.log(200) + 1
+        assert row["others"]["perplexity"] == pytest.approx(np.exp(row["values"]).mean())
+    first, second = found["rows"]
+    assert (first["rank"], first["mean"]) <= (second["rank"], second["mean"])
+    assert "perplexity" in (tmp_path / "out/report.html").read_text()
+    parts = [(tmp_path / f"out/parts/{part}.txt").read_text() for part in ("train", "valid", "test")]
+    assert "".join(parts) == (tmp_path / "corpus.txt").read_text()
+
+
+def test_translators(tmp_path):
+    draw = random.Random(0)
+    rows = [[draw.choice("abcd") for _ in range(draw.randint(1, 5))] for _ in range(150)]
+    text = "".join(f"{' '.join(row)}\t{' '.join(row).upper()}\n" for row in rows)
+    (tmp_path / "pairs.tsv").write_text(text)
+    settings = {
+        "data": {"train": [str(tmp_path / "pairs.tsv")], "batch_tokens": 256},
+        "tokenizer": {"kind": "spaces"},
+        "train": {"lr": 0.01},
+    }
+    models = ["transformer:dim=16,hidden=16,layers=1,heads=2", "rnn:dim=16,hidden=16"]
+    found = compare(
+        Asked("translate", models, settings, budget=["30steps"], seeds=2, measure="exact"),
+        tmp_path / "out",
+        progress=False,
+        say=silent,
+    )
+    assert found["measured"] == 4
+    assert found["repeated"]["test in training"] == 0  # pairs with the same source stay together
+    test = [json.loads(line) for line in (tmp_path / "out/parts/test.jsonl").read_text().splitlines()]
+    for row in found["rows"]:
+        name = row["name"].replace(":", "-").replace(",", "-")
+        said = [json.loads(s)["said"] for s in (tmp_path / f"out/scores/{name}/seed-0.jsonl").read_text().splitlines()]
+        same = [a.split() == b["target"].split() for a, b in zip(said, test, strict=True)]
+        assert row["values"][0] == pytest.approx(np.mean(same))
+        whole = BLEU().corpus_score(said, [[b["target"] for b in test]]).score
+        kept = json.loads((tmp_path / f"out/scores/{name}/seed-0.json").read_text())
+        assert kept["measures"]["bleu"] == pytest.approx(whole, abs=1e-6)
