@@ -73,7 +73,9 @@ class Questions:
 
     def part(self, chosen: Iterable[int]) -> Questions:
         kept = list(chosen)
-        return Questions(*([column[i] for i in kept] for column in (self.patterns, self.names, self.answers)))
+        return Questions(
+            [self.patterns[i] for i in kept], [self.names[i] for i in kept], [self.answers[i] for i in kept]
+        )
 
 
 def read_facts(path: str | Path) -> Book:

@@ -41,7 +41,8 @@ def ask(model: nn.Module, words: Tokenizer, patterns: Asked, names: Sequence[str
     first, how likely it is, a token, and the odds that it is a stranger's."""
     starts = prompts(patterns, names, words, form)
     written = _written(model, starts)
-    known = encode_names(list(set(names)), words)
+    asked = list(names)
+    known = encode_names(list(set(asked)), words)
     rows = [[*p, *ids, EOS] for p, ids in zip(starts, written, strict=True)]
     found: dict[int, Guess] = {}
     for indices in plan([len(row) for row in rows], 8192, seed=0, epoch=0, shuffle=False):
@@ -50,7 +51,7 @@ def ask(model: nn.Module, words: Tokenizer, patterns: Asked, names: Sequence[str
         log = _log_chances(model, given[:, :-1])
         each = log.gather(-1, given[:, 1:, None])[..., 0]
         for row, i in enumerate(indices.tolist()):
-            n, start, end = len(known[names[i]]), len(starts[i]), len(rows[i])
+            n, start, end = len(known[asked[i]]), len(starts[i]), len(rows[i])
             answer = each[row, start - 1 : end - 1]
             signals = [float(answer.sum()), float(answer.min())]
             if form == "name":

@@ -24,7 +24,7 @@ from regard.errors import UserError
 from regard.models.fitted import Fitted
 from regard.recall import closed
 from regard.runs.recaller import BOOK, Recaller
-from regard.settings import DataSettings, Settings, TokenizerSettings, build
+from regard.settings import DataSettings, Settings, TokenizerSettings, build, merge
 from regard.tasks.pointing import Pointing
 from regard.tasks.recall import Recall
 from regard.training import atomic
@@ -38,6 +38,16 @@ MODELS = {
 }
 BOOKS = {"closed": ("ngram-gpt", "gpt"), "open": ("pointer",)}
 WORDS = {"closed": ("bpe", 6000), "open": ("words", 2000)}
+UNSAID: dict[str, dict[str, Any]] = {
+    "closed": {
+        "model": {"dim": 128, "layers": 3},
+        "data": {"batch_tokens": 3072},
+        "train": {"optimizer": "muon", "lr": 0.005, "weight_decay": 0.05, "warmup": 0.02, "decay": "linear"},
+    },
+    "open": {"data": {"batch_tokens": 2048}, "train": {"lr": 0.002, "average": 0.995}},
+}
+"""What is taken where nothing is said: the settings of recipes/birthplace-*.yaml."""
+EPOCHS = {"closed": 24, "open": 12}
 
 
 @dataclass(frozen=True)
@@ -90,8 +100,13 @@ def default(tree: Mapping[str, Any]) -> str:
 
 
 def own(tree: Mapping[str, Any]) -> dict[str, Any]:
-    named.find("book", str(tree.get("book", "closed")), {name: name for name in BOOKS})
-    data, given = tree.get("data"), tree.get("mix") or {}
+    book = named.find("book", str(tree.get("book", "closed")), {name: name for name in BOOKS})
+    tree = merge(UNSAID[book], tree)
+    length, model, data, given = tree.get("train"), tree.get("model"), tree.get("data"), tree.get("mix") or {}
+    if isinstance(length, Mapping) and all(length.get(name) is None for name in ("epochs", "steps", "budget")):
+        tree["train"] = {**length, "epochs": EPOCHS[book]}
+    if isinstance(model, Mapping) and book == "closed" and model.get("name", "ngram-gpt") == "ngram-gpt":
+        tree["model"] = {"ngrams": 4, **model}
     if isinstance(data, Mapping) and data.get("reader"):  # a run is resumed from anywhere
         tree = {**tree, "data": {**data, "reader": str(Path(str(data["reader"])).absolute())}}
     if isinstance(given, Mix):
@@ -199,9 +214,11 @@ def labelled(train: Questions, valid: Questions, book: Book, reader: str, say: C
     read = opened.read_all([p for p, _ in rows], [n for _, n in rows])
     kept = [(p, n, text) for (p, n), text in zip(rows, read, strict=True) if text]
     say(f"{len(kept):,} people besides are labelled by what {reader} reads of them")
-    columns = zip(*kept, strict=True) if kept else ([], [], [])
-    parts = zip((train.patterns, train.names, train.answers), columns, strict=True)
-    return Questions(*([*ours, *more] for ours, more in parts))
+    return Questions(
+        [*train.patterns, *(p for p, _, _ in kept)],
+        [*train.names, *(n for _, n, _ in kept)],
+        [*train.answers, *(text for _, _, text in kept)],
+    )
 
 
 def facts(found: Found) -> dict[str, Any]:

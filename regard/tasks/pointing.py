@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -112,8 +112,9 @@ def read(model: nn.Module, pages: Sequence[Page], *, batch_tokens: int = 8192, m
     device = next(model.parameters()).device
     found: dict[int, Pointed] = {}
     for indices in plan([len(page) for page in pages], batch_tokens, seed=0, epoch=0, shuffle=False):
-        batch = collate([pages[i] for i in indices])
-        batch = PageBatch(**{k: v.to(device) if isinstance(v, Tensor) else v for k, v in vars(batch).items()})
+        made = collate([pages[i] for i in indices])
+        moved: dict[str, Any] = {k: v.to(device) for k, v in vars(made).items() if isinstance(v, Tensor)}
+        batch = PageBatch(**moved, tokens=made.tokens)
         weights = pointed(model, batch)
         start, end = weights[:, 0], weights[:, 1]
         n = start.shape[1]

