@@ -67,6 +67,10 @@ def look(
     opened = open_any(run, import_, "look")
     from regard.opening import changes_of
 
+    if sys.stderr.isatty():
+        from regard.runs.subject import progress
+
+        progress.set(lambda done, of: print(f"\rmeasured {done} of {of} ", end="\r", file=sys.stderr, flush=True))
     how: dict[str, Any] = {"faithful": faithful, "changes": changes_of(what_if or [], text)}
     seen = opened.look(text, label=label, **how)
     if beside is not None:
@@ -108,13 +112,11 @@ def heads(
     from regard.runs.heads import table
 
     opened = open_any(run, import_, "look")
-    told = None
-    if sys.stderr.isatty():
 
-        def told(done: int, of: int) -> None:
-            print(f"\r{done} of {of} ", end="\n" if done == of else "", file=sys.stderr, flush=True)
+    def told(done: int, of: int) -> None:
+        print(f"\r{done} of {of} ", end="\n" if done == of else "", file=sys.stderr, flush=True)
 
-    found = table(opened, file, rows=rows, told=told, say=_say(True))
+    found = table(opened, file, rows=rows, told=told if sys.stderr.isatty() else None, say=_say(True))
     if out is not None:
         found.save(out)
     print(json.dumps(found.as_dict()) if json_ else found)

@@ -1,4 +1,5 @@
-"""Open whatever a folder holds: a run of `regard train`, a model of `regard import`, or a Hugging Face folder."""
+"""Open whatever a folder holds: a run of `regard train` or one of its checkpoints (RUN/state/step-...), a model of
+`regard import`, or a Hugging Face folder."""
 
 from __future__ import annotations
 
@@ -6,10 +7,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+from regard.data.tokenizer import Tokenizer
+from regard.errors import UserError
 from regard.opening.imported import Imported
 from regard.runs.changes import Change, parse
+from regard.runs.folder import read_config, settings_of
+from regard.runs.kind import kind
 from regard.runs.run import Run
 from regard.runs.subject import Subject
+from regard.training.checkpoint import load_weights
 
 __all__ = ["Imported", "changes_of", "opened", "subject_of"]
 
@@ -17,6 +23,8 @@ __all__ = ["Imported", "changes_of", "opened", "subject_of"]
 def opened(folder: str | Path) -> Any:
     """A run, or an `Imported`; both can `look`, and say in `verbs` what else they can."""
     file = Path(folder) / "config.json"
+    if Path(folder).parent.name == "state" and not file.exists():
+        return _checkpoint(Path(folder))
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -24,6 +32,20 @@ def opened(folder: str | Path) -> Any:
     if isinstance(config, dict) and ("imported" in config or ("model_type" in config and "format" not in config)):
         return Imported.load(folder)
     return Run.load(folder)
+
+
+def _checkpoint(folder: Path) -> Any:
+    """The run as it was at a checkpoint."""
+    home = folder.parent.parent
+    config = read_config(home)
+    settings = settings_of(config)
+    made = kind(settings.task)
+    if not (folder / "model.safetensors").is_file():
+        kept = ", ".join(sorted(p.name for p in folder.parent.glob("step-*"))) or "none"
+        raise UserError(f"{folder} is no checkpoint; {home} has kept: {kept}")
+    model = made.net(settings, config)
+    load_weights(model, folder / "model.safetensors")
+    return made.RUN(folder, config, model, Tokenizer.load(home))
 
 
 def subject_of(model: Any, text: str, label: str | None = None) -> Subject:

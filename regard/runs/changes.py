@@ -15,12 +15,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from regard.errors import UserError, nearest
-from regard.inspect import Edit, ablate, attends, edit, swap, uniform
+from regard.inspect import Edit, ablate, attends, edit, record, swap, uniform
 from regard.runs.subject import Subject
 
 KINDS = ("hide", "ablate", "uniform", "swap")
+EVERYWHERE = ("all", "*")
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,13 @@ class Change:
     other: Subject | None = None
 
     def __str__(self) -> str:
+        where = "all attention" if self.what in EVERYWHERE else self.what
         heads = "" if self.heads is None else f", head{'s' * (len(self.heads) > 1)} {', '.join(map(str, self.heads))}"
         return {
             "hide": f"without “{self.what}”",
-            "ablate": f"{self.what}{heads} silent",
-            "uniform": f"{self.what}{heads} forced even",
-            "swap": f"{self.what}{heads} as in {self.other.folder or 'the other' if self.other else 'the other'}",
+            "ablate": f"{where}{heads} silent",
+            "uniform": f"{where}{heads} forced even",
+            "swap": f"{where}{heads} as in {self.other.folder or 'the other' if self.other else 'the other'}",
         }[self.kind]
 
 
@@ -86,13 +89,12 @@ def changed(subject: Subject, changes: Sequence[Change], before: np.ndarray) -> 
     made = []
     for group in asked:
         kept = np.ones(len(subject.tokens), bool)
+        for change in (c for c in group if c.kind == "hide"):
+            kept &= ~_places(subject, change.what)
         with ExitStack() as stack:
-            for change in group:
-                if change.kind == "hide":
-                    kept &= ~_places(subject, change.what)
-                    continue
+            for change in (c for c in group if c.kind != "hide"):
                 for site in sites(subject, change.what):
-                    stack.enter_context(edit(subject.net, site, _edit(change, site)))
+                    stack.enter_context(edit(subject.net, site, _edit(change, site, kept)))
             after = subject.predict([kept])[0]
             first = subject.chances() if kept.all() else {}
         name = str(group[0]) if len(group) == 1 else "all of these together"
@@ -106,25 +108,26 @@ def sites(subject: Subject, name: str) -> list[str]:
     """The sites that a name means: itself, or all below a layer ("layers.2" for "layers.2.attention.attend")."""
     known = list(attends(subject.net))
     found = [site for site in known if site == name or site.startswith(f"{name}.")]
-    if not found and name in ("all", "*"):
+    if not found and name in EVERYWHERE:
         found = known
     if not found:
         raise UserError(f"the model has no attention at {name!r}; {nearest(name, known)}")
     return found
 
 
-def _edit(change: Change, site: str) -> Edit:
+def _edit(change: Change, site: str, kept: np.ndarray) -> Edit:
     heads = None if change.heads is None else list(change.heads)
     if change.kind == "ablate":
         return ablate(heads)
     if change.kind == "uniform":
         return uniform(heads)
-    assert change.other is not None
-    _, recording = change.other.seen()
+    other = change.other
+    assert other is not None
+    rows = np.flatnonzero(kept) if len(other.tokens) == len(kept) else np.arange(len(other.tokens))
+    with torch.no_grad(), record(other.net) as recording:
+        other.answers([rows])
     if site not in recording.sites:
-        raise UserError(
-            f"{change.other.folder or 'the other run'} has no attention at {site!r}, which was to be swapped"
-        )
+        raise UserError(f"{other.folder or 'the other run'} has no attention at {site!r}, which was to be swapped")
     return swap(recording[site], heads)
 
 

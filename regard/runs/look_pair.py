@@ -64,6 +64,10 @@ class Pair(Subject):
         self.labels = ["".join(target.text[t["start"] : t["end"]] for t in span).strip() or "␣" for span in spans]
 
     @property
+    def title(self) -> str:
+        return self.source.text
+
+    @property
     def ids(self) -> Tensor:
         return torch.tensor([*self.source.ids, *self.target.ids])
 

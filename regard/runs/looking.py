@@ -39,9 +39,9 @@ def seen_by(
     found, recording = subject.seen()
     shown = [m for m in found if m.weights.shape[1] * m.weights.shape[2] <= MOST_CELLS]
     chances = subject.chances()
-    text = subject.text
+    text, title = subject.text, subject.title
     data: dict[str, Any] = {
-        "title": text if len(text) <= 60 else text[:57] + "...",
+        "title": title if len(title) <= 60 else title[:57] + "...",
         "model": subject.model_name,
         "run": subject.folder,
         "text": text,
@@ -101,15 +101,12 @@ def _stored(found: AttentionMap) -> dict[str, Any]:
 
 def _measured(subject: Subject, weights: np.ndarray) -> list[dict[str, Any]]:
     """Faithfulness of each question, with the gradients where the model can be asked for them."""
-    n, parameters = max(1, len(subject.tokens)), sum(p.numel() for p in subject.net.parameters())
-    tables = sum(m.weight.numel() for m in subject.net.modules() if isinstance(m, torch.nn.Embedding))
-    one = 2.0 * n * max(parameters - tables, 1) + 1e6
-    room = max(40, int(EFFORT / one))
+    n, room = max(1, len(subject.tokens)), max(40, int(EFFORT / _work(subject)))
     draws = min(40, max(20, room // 6))
     rows = max(1, min(20, subject.batch_tokens // (4 * n)))
     slopes = None
     try:
-        found = integrated_gradients(subject.net, subject.ids, subject.score, rows=rows)
+        found = integrated_gradients(subject.net, subject.ids, subject.score, rows=rows, steps=20 if room > 200 else 10)
         slopes = None if found is None else list(found.reshape(len(subject.labels), -1).double().numpy())
     except NotImplementedError:  # a kernel without a backward pass
         slopes = None
@@ -118,11 +115,18 @@ def _measured(subject: Subject, weights: np.ndarray) -> list[dict[str, Any]]:
     return [one.as_dict() for one in made]
 
 
+def _work(subject: Subject) -> float:
+    """Operations of one pass over the text, about: two for each weight and token."""
+    parameters = sum(p.numel() for p in subject.net.parameters())
+    tables = sum(m.weight.numel() for m in subject.net.modules() if isinstance(m, torch.nn.Embedding))
+    return 2.0 * max(1, len(subject.tokens)) * max(parameters - tables, 1) + 1e6
+
+
 def _together(each: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Over all questions: the means, and how many were better than chance."""
     full = [one for one in each if one["rows"]]
-    if not full:
-        return each[0] if each else {"sentence": "Nothing was asked.", "rows": []}
+    if len(full) < 2:
+        return full[0] if full else each[0] if each else {"sentence": "Nothing was asked.", "rows": []}
     rows = []
     for name in dict.fromkeys(row["measure"] for one in full for row in one["rows"]):
         found = [row for one in full for row in one["rows"] if row["measure"] == name]
@@ -146,7 +150,7 @@ def _together(each: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def _heads(subject: Subject) -> list[dict[str, Any]]:
     """What the answers lose without each head, on this text alone."""
     counts = [head_count(subject.net, site) or 0 for site in attends(subject.net)]
-    if sum(counts) > MOST_HEADS:
+    if sum(counts) > MOST_HEADS or (sum(counts) + 2 * len(counts)) * _work(subject) > EFFORT:
         return []
 
     def measure() -> dict[str, float]:

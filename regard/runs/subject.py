@@ -8,7 +8,8 @@ text or without some of its tokens, as often as `regard.inspect` asks, and shows
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,9 @@ from regard.inspect import AttentionMap, Recording, attends, maps, record
 
 BATCH_TOKENS = 16_384
 MOST_CELLS = 512 * 512  # of a map that is shown; larger ones are never computed
+
+progress: ContextVar[Callable[[int, int], Any] | None] = ContextVar("progress", default=None)
+"""Is told how many of how many texts with words taken away are done: large models take minutes."""
 
 
 @dataclass
@@ -49,6 +53,11 @@ class Subject(ABC):
     def words(self) -> list[int]:
         """The word of each token, -1 for tokens that cannot be taken away."""
         return [-1 if t["special"] or t.get("fixed") or t["word"] is None else int(t["word"]) for t in self.tokens]
+
+    @property
+    def title(self) -> str:
+        """What the page is called."""
+        return self.text
 
     @abstractmethod
     def answers(self, rows: Sequence[np.ndarray]) -> Tensor:
@@ -88,9 +97,13 @@ class Subject(ABC):
         into memory at once."""
         rows = [np.flatnonzero(k) for k in kept]
         found = np.empty((len(rows), len(self.labels)))
+        told, done = progress.get(), 0
         with torch.no_grad():
             for part in batches.plan([len(r) for r in rows], self.batch_tokens, seed=0, epoch=0, shuffle=False):
                 found[part] = self.answers([rows[i] for i in part]).double().numpy()
+                done += len(part)
+                if told is not None and len(rows) > 1:
+                    told(done, len(rows))
         return found
 
     def whole(self) -> np.ndarray:

@@ -11,6 +11,7 @@ import regard
 from regard.data.reviews import generate
 from regard.errors import UserError
 from regard.inspect import ablate, edit
+from regard.opening import opened
 from regard.runs.heads import pruned, table
 from regard.runs.run import Run
 
@@ -84,6 +85,18 @@ def test_a_pruned_run_is_saved_and_equals_its_ablation(runs, tmp_path):
         pruned(run, ["layers.7:0"])
     with pytest.raises(UserError, match="heads 0 to 1"):
         pruned(run, ["layers.1:2"])
+
+
+def test_two_checkpoints_beside_each_other(runs):
+    folder, _ = runs
+    kept = sorted((folder / "classify" / "state").glob("step-*"))
+    text = "We loved it. The soup was cold."
+    last = opened(kept[-1]).look(text, faithful=False)
+    assert last.data["prediction"]["probabilities"]
+    both = last.beside(opened(folder / "classify").look(text, faithful=False))
+    assert "Two runs on the same text" in both.html()
+    with pytest.raises(UserError, match="has kept: step-"):
+        opened(folder / "classify" / "state" / "step-0000099")
 
 
 def test_looks_of_language_models_and_translators(runs):

@@ -72,7 +72,7 @@ async function showMap(state) {
   sheet.shown = shown;
   for (const name of ["frame", "lines", "distance"]) $(name).hidden = name !== ({ map: "frame" }[view] || view);
   $("lines-say").hidden = view !== "lines";
-  $("readout").hidden = view !== "map";
+  for (const id of ["readout", "zoom", "save-png"]) $(id).hidden = view !== "map";
   if (view === "lines") showLines(shown);
   if (view === "distance") await showDistance(state);
   if (view === "map") {

@@ -21,7 +21,7 @@ function drawLines(shown, chosen) {
   const at = (i, count) => 8 + gap * (i + 0.5) + (gap * (most - count)) / 2;
   const order = Array.from(values.keys()).filter((i) => values[i] !== 0)
     .sort((a, b) => Math.abs(values[b]) - Math.abs(values[a])).slice(0, MOST_LINES);
-  const lines = element("g", { "stroke-width": Math.min(3, gap / 5) });
+  const lines = element("g", { "stroke-width": chosen === null && order.length > 400 ? 1 : Math.min(3, gap / 5) });
   for (const i of order) {
     const r = Math.floor(i / columns), c = i % columns;
     if (chosen !== null && chosen !== r) continue;

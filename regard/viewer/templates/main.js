@@ -72,7 +72,7 @@ function change(what) {
 }
 // One head by a click; several by clicks with Ctrl, Shift or ⌘, shown by their mean unless the largest is asked for.
 function choose(site, head, more) {
-  if (!more || site !== state.site) return change({ site, head, mode: "single", heads: null });
+  if (!(more || $("several").checked) || site !== state.site) return change({ site, head, mode: "single", heads: null });
   const before = state.heads || (state.mode === "single" ? [state.head] : []);
   const heads = before.includes(head) ? before.filter((h) => h !== head) : [...before, head].sort((a, b) => a - b);
   if (heads.length <= 1) return change({ site, head: heads[0] ?? head, mode: "single", heads: null });
