@@ -17,7 +17,7 @@ KEYS = ("models", "vary", "search", "budget", "seeds", "test", "test_fraction", 
 
 
 def compare(
-    task: Annotated[str | None, typer.Argument(help="classify, language or translate.")] = None,
+    task: Annotated[str | None, typer.Argument(help="classify, language, translate or recall.")] = None,
     data: Annotated[list[str] | None, typer.Argument(help="The data, as `regard train TASK` takes them.")] = None,
     models: Annotated[
         str | None, typer.Option(help="Names with commas; settings of a model after a colon: transformer:dim=64.")
@@ -69,6 +69,7 @@ def compare(
     from regard.compare.plan import Asked, listed, varied
     from regard.compare.prepare import replay as take_over
     from regard.plugins import import_files
+    from regard.training.interrupts import Interrupted
 
     import_files(import_ or [])
     stream = sys.stderr if json_ else sys.stdout
@@ -104,7 +105,7 @@ def compare(
         if wanted := asked_for.pop("generate", None):
             from regard.compare.generated import write
 
-            settings = merge(settings, {"data": write(task, wanted, place / "parts", asked_for)})
+            settings = merge(settings, {"data": write(task, wanted, place / "generated", asked_for)})
         asked = Asked(**_lists({"task": task, "settings": settings, **asked_for}))
     try:
         found = run(asked, place, on=on, dry=dry_run, progress=not quiet, say=say)
@@ -112,6 +113,9 @@ def compare(
         tell(stop.found, place, json_)
         again = f"--replay {replay} " if replay else ""
         print(f"regard: stopped; the same command goes on ({again}--out {place})", file=sys.stderr)
+        raise typer.Exit(130) from None
+    except (Interrupted, KeyboardInterrupt):
+        print(f"regard: stopped; nothing is lost. The same command goes on (--out {place})", file=sys.stderr)
         raise typer.Exit(130) from None
     if dry_run:
         if json_:

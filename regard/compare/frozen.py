@@ -119,7 +119,7 @@ def fit(task: str, options: Mapping[str, Any], parts: Path, folder: Path, seed: 
     model = Embedder(options["folder"])
     regression = LogisticRegression(C=STRENGTH, max_iter=2000, random_state=seed)
     regression.fit(model(texts["train"]), truth["train"])
-    weight, bias = regression.coef_, regression.intercept_
+    weight, bias = np.asarray(regression.coef_), np.asarray(regression.intercept_)
     if len(classes) == 2:  # one line of weights says both
         weight, bias = np.concatenate([-weight, weight]) / 2, np.concatenate([-bias, bias]) / 2
     chances = shares(model(texts["valid"]) @ weight.T + bias)

@@ -10,20 +10,20 @@ copies:count=4000         words said again in reverse; the test has longer ones 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from regard import named
-from regard.data import contexts, reviews, written
+from regard.data import contexts, people, reviews, written
 from regard.errors import UserError
 
 Rows = list[dict[str, Any]]
 
 
-def write(task: str, spec: str, folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
-    """Write what `spec` names into `folder`, and give the settings `data`; a test part of its own is put into `asked`,
+def write(task: str, spec: str, home: Path, asked: dict[str, Any]) -> dict[str, Any]:
+    """Write what `spec` names into `home`, and give the settings `data`; a test part of its own is put into `asked`,
     where the data have one."""
     name, options = named.parse(spec)
     of, make = named.find("generated data", name, KINDS)
@@ -35,18 +35,28 @@ def write(task: str, spec: str, folder: Path, asked: dict[str, Any]) -> dict[str
         raise UserError(f"{spec!r}: count and seed are numbers") from None
     if options:
         raise UserError(f"{spec!r}: generated data take count and seed, and not {', '.join(options)}")
-    home = folder.parent / "generated"
     home.mkdir(parents=True, exist_ok=True)
     files = {}
-    for part, rows in make(count, seed).items():
-        files[part] = str((home / f"{part}.jsonl").absolute())
-        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        Path(files[part]).write_text(text, encoding="utf-8")
+    for part, content in make(count, seed).items():
+        rows = (
+            content if isinstance(content, str) else "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in content)
+        )
+        ending = {"facts": "txt", "asked": "tsv"}.get(part, "jsonl")
+        files[part] = str((home / f"{part}.{ending}").absolute())
+        Path(files[part]).write_text(rows, encoding="utf-8")
     if "test" in files:
         asked["test"] = [files["test"]]
-    train: Any = files["train"] if task == "classify" else [files["train"]]
-    columns = {"text": "text", "label": "label"} if task == "classify" else {"source": "source", "target": "target"}
-    return {"train": train, **columns}
+    if task == "recall":
+        return {"train": [files["facts"], files["asked"]]}
+    if task == "classify":
+        return {"train": files["train"], "text": "text", "label": "label"}
+    return {"train": [files["train"]], "source": "source", "target": "target"}
+
+
+def _people(count: int, seed: int) -> dict[str, str]:
+    """Each fact is said in two ways; of all people the answer is known, and some are kept back."""
+    made = people.generate(count, seed, ways=2, share=0.9)
+    return {"facts": "\n".join(made.facts) + "\n", "asked": "".join(f"{q}\t{a}\n" for q, a in made.asked)}
 
 
 def _reviews(count: int, seed: int) -> dict[str, Rows]:
@@ -84,10 +94,11 @@ def _copies(count: int, seed: int) -> dict[str, Rows]:
     return {"train": make(random, 2, 10, count), "test": make(random, 11, 16, max(4, count // 6))}
 
 
-KINDS: dict[str, tuple[str, Callable[[int, int], dict[str, Rows]]]] = {
+KINDS: dict[str, tuple[str, Callable[[int, int], Mapping[str, Rows | str]]]] = {
     "reviews": ("classify", _reviews),
     "contexts": ("classify", _contexts),
     "dates": ("translate", lambda count, seed: _written("dates", count, seed)),
     "numbers": ("translate", lambda count, seed: _written("numbers", count, seed)),
     "copies": ("translate", _copies),
+    "people": ("recall", _people),
 }

@@ -81,6 +81,9 @@ def prepare(asked: Asked, out: Path, say: Say) -> Plan:
         out.is_dir() and not file.is_file() and any(p.name not in ("parts", "generated") for p in out.iterdir())
     ):
         raise UserError(f"{out} is there already and no comparison; name another folder for --out")
+    train = asked.settings.get("train") or {}
+    if any(int(train.get(key) or 1) > 1 for key in ("devices", "nodes")):
+        raise UserError("runs are compared on one process each; a single large run: regard train under torchrun")
     before = _read(file) if file.is_file() else None
     if before is not None:
         _same(before["asked"], asked, out)

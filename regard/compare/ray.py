@@ -74,7 +74,7 @@ def packed(folder: Path) -> Files:
     return {
         str(file.relative_to(folder)): file.read_bytes()
         for file in found
-        if file.relative_to(folder).parts[0] not in ("tokens", "state", "corpus", "logs")
+        if file.relative_to(folder).parts[0] not in ("tokens", "state", "logs")
     }
 
 

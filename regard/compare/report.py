@@ -105,7 +105,7 @@ def _front(found: Mapping[str, Any], measure: Measure, key: str, label: str) -> 
     scale = 100 if measure.format == "percent" else 1
     points = [(r["name"], float(r[key]), scale * r["mean"], scale * r["low"], scale * r["high"]) for r in found["rows"]]
     named = f"{measure.name}, %" if scale == 100 else measure.name
-    how = {"x_label": label, "y_label": named, "better": measure.better}
+    how: dict[str, Any] = {"x_label": label, "y_label": named, "better": measure.better}
     return {
         "wide": front.drawing(points, **how, width=560),
         "narrow": front.drawing(points, **how, width=370),

@@ -66,7 +66,6 @@ def train_one(plan: Plan, entry: Entry, seed: int, out: Path, folder: Path, say:
     else:
         _train(plan, entry, seed, out, folder, say, progress)
     shutil.rmtree(folder / "state", ignore_errors=True)  # finished: nothing will go on from there
-    shutil.rmtree(folder / "corpus", ignore_errors=True)
 
 
 def _train(plan: Plan, entry: Entry, seed: int, out: Path, folder: Path, say: Say, progress: bool) -> None:

