@@ -48,7 +48,8 @@ def recalled(count: int, ways: int, mix: dict[str, Any], dim: int, steps: int, s
             "mix": {**mix, "strangers": 0.0},
             "train": {"steps": steps, "evaluate_every": 10_000},
         }
-        files, quiet = [home / "facts.txt", home / "asked.tsv"], {"say": lambda line: None}
+        files = [home / "facts.txt", home / "asked.tsv"]
+        quiet: dict[str, Any] = {"say": lambda line: None}
         run = train("recall", files, settings=settings, seed=seed, out=home / "run", **quiet)
         return run.evaluate(home / "others.tsv", **quiet)["exact"], run.config["parameters"]
 
