@@ -25,13 +25,15 @@ class Names:
     def __contains__(self, name: str) -> bool:
         return name in self._exact
 
+    def spelled(self, name: str) -> str | None:
+        """The name as it was read, accents and letter case aside."""
+        return name if name in self._exact else self._plain.get(plain(name))
+
     def find(self, name: str) -> tuple[str | None, float]:
         """The person that is meant, and how alike the names are; None where nobody is."""
-        if name in self._exact:
-            return name, 1.0
+        if (known := self.spelled(name)) is not None:
+            return known, 1.0
         key = plain(name)
-        if key in self._plain:
-            return self._plain[key], 1.0
         for near in get_close_matches(key, self._plain, n=3, cutoff=0.85):
             alike = _alike(key, near)
             if alike:

@@ -27,7 +27,7 @@ from regard.runs.recaller import BOOK, Recaller
 from regard.settings import DataSettings, Settings, TokenizerSettings, build, merge
 from regard.tasks.pointing import Pointing
 from regard.tasks.recall import Recall
-from regard.training import atomic
+from regard.training import atomic, machine
 from regard.training.task import Task
 
 RUN = Recaller
@@ -249,7 +249,8 @@ def task(
     progress: bool,
 ) -> tuple[Task, str]:
     """What is learnt from the facts and the questions; what was read goes into the run folder."""
-    keep(folder, found)
+    if machine.rank() == 0:
+        keep(folder, found)
     data, book = settings.data, found.book
     shape = {"batch_tokens": data.batch_tokens, "seed": settings.seed}
     if settings.book == "open":

@@ -183,15 +183,17 @@ class Recaller(Run):
                 self._read_out(q, n, p, level)
                 for q, n, p in zip(asked, names, self._passages(patterns, names), strict=True)
             ]
-        found = closed.ask(self.net, self.words, patterns, names, self.settings.mix.form)
+        people = [self.index.spelled(name) for name in names]
+        spelled = [person or name for name, person in zip(names, people, strict=True)]
+        found = closed.ask(self.net, self.words, patterns, spelled, self.settings.mix.form)
         confidences = self.calibration(np.array([guess.signals for guess in found]))
-        likely = self.near(names, near) if near else [[] for _ in names]
+        likely = self.near(spelled, near) if near else [[] for _ in names]
         made = []
-        for q, name, guess, sure, around in zip(asked, names, found, confidences.tolist(), likely, strict=True):
+        rows = zip(asked, names, people, found, confidences.tolist(), likely, strict=True)
+        for question, name, person, guess, sure, around in rows:
             answer = guess.text if guess.text and sure >= level else None
-            stands = self.read.holds(guess.text)
-            known = self.index.find(name)[1] == 1.0
-            made.append(Answer(q, name, answer, guess.text, sure, known, stands, near=around))
+            known, stands = person is not None, self.read.holds(guess.text)
+            made.append(Answer(question, name, answer, guess.text, sure, known, stands, near=around))
         return made
 
     def _read_out(self, question: str, name: str, found: reading.Passage, level: float) -> Answer:
