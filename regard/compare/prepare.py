@@ -38,6 +38,8 @@ class Entry:
     survey: Survey
     steps: int
     every: int
+    given: dict[str, Any] = field(default_factory=dict)
+    """The settings as they were asked for, before the design was sized."""
     chosen: dict[str, str] = field(default_factory=dict)
     """What a search of settings chose."""
 
@@ -107,6 +109,8 @@ def prepare(asked: Asked, out: Path, say: Say) -> Plan:
     entries = []
     for design in wanted:
         if design.slug in known:
+            if known[design.slug].given != json.loads(json.dumps(design.tree)):
+                raise UserError(f"{out} knows another {design.name!r}: {known[design.slug].given}; give it a new label")
             entries.append(known[design.slug])
             continue
         try:
@@ -159,12 +163,12 @@ def tree_of(plan: Plan, design: Design, out: Path) -> dict[str, Any]:
 
 def _look(plan: Plan, design: Design, out: Path, say: Say) -> Entry:
     """Survey a design, make it as large as the budget says, and count its steps."""
-    task, tree = plan.asked.task, tree_of(plan, design, out)
+    task, tree, given = plan.asked.task, tree_of(plan, design, out), design.tree
     scratch = out / "parts" / "tokens"
     if design.model in IMPORTED:
         frozen.check(task, design.tree["model"])
     if design.model == FROZEN:
-        return Entry(design, Survey(fitted=True), 0, 0)
+        return Entry(design, Survey(fitted=True), 0, 0, design.tree)
     if plan.budget.parameters and design.model != TUNED:
         chosen = _sized(task, tree, plan.budget.parameters, scratch)
         design = Design(design.name, merge(design.tree, {"model": chosen}))
@@ -181,7 +185,7 @@ def _look(plan: Plan, design: Design, out: Path, say: Say) -> Entry:
         if seen.fitted
         else f"{design.name}: {seen.parameters:,} parameters, {steps:,} steps of {seen.seconds_step * 1e3:.0f} ms"
     )
-    return Entry(design, seen, steps, every)
+    return Entry(design, seen, steps, every, given)
 
 
 def _sized(task: str, tree: dict[str, Any], wanted: int, folder: Path) -> dict[str, Any]:
@@ -245,7 +249,9 @@ def write(plan: Plan, out: Path) -> None:
 
 def _entry(tree: dict[str, Any]) -> Entry:
     survey = {**tree["survey"], "unknown": tuple(tree["survey"]["unknown"])}
-    return Entry(Design(**tree["design"]), Survey(**survey), tree["steps"], tree["every"], tree["chosen"])
+    return Entry(
+        Design(**tree["design"]), Survey(**survey), tree["steps"], tree["every"], tree["given"], tree["chosen"]
+    )
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -182,6 +182,7 @@ def _done(plan: Plan, found: Mapping[str, Any]) -> dict[str, Any]:
         "settings": rule,
         **({"chosen": chosen} if chosen else {}),
         "given": json.dumps(asked.settings, ensure_ascii=False),
+        "designs": {entry.design.name: json.dumps(entry.design.tree) for entry in plan.entries},
         "steps": {row["name"]: row["steps"] or "fitted at once" for row in found["rows"]},
         "threads": plan.threads,
     }

@@ -26,6 +26,7 @@ from regard.runs.folder import read_config
 from regard.runs.start import train
 from regard.settings import merge, nest
 from regard.training.interrupts import Interrupted
+from regard.training.progress import duration
 
 SEARCHING = 0.3
 """The share of the steps that a search of settings takes, of all its values together."""
@@ -45,7 +46,8 @@ def run_all(plan: Plan, out: Path, say: Say, progress: bool = True) -> Plan:
         folder, note = folder_of(out, entry.design, seed), failure_of(out, entry.design, seed)
         if finished(folder):
             continue
-        say(f"[{number}/{len(plan.runs)}] {entry.design.name}, seed {seed}")
+        left = sum(budgets.expected(e.survey, e.steps, e.every) for e, _ in plan.runs[number - 1 :])
+        say(f"[{number}/{len(plan.runs)}] {entry.design.name}, seed {seed}; about {duration(left)} left in all")
         try:
             train_one(plan, entry, seed, out, folder, say, progress)
             note.unlink(missing_ok=True)

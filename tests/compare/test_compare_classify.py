@@ -125,6 +125,9 @@ def test_seeds_and_models_can_be_added(compared, reviews, tmp_path):
     for row in found["rows"]:
         if row["name"] in old:
             assert row["values"][:2] == old[row["name"]]
+    other = {"label": "tfidf", "model": {"name": "tfidf", "ngrams": 1}}
+    with pytest.raises(UserError, match="another 'tfidf'"):
+        compare(asked(reviews, models=[other]), out, progress=False, say=silent)
     with pytest.raises(UserError, match="budget was"):
         compare(asked(reviews, budget=["5steps"]), out, progress=False, say=silent)
 

