@@ -2,37 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
+from comparing import asked, silent, write_reviews
 
-from regard.compare import Asked, compare
-from regard.data.reviews import generate
+from regard.compare import compare, results
 
-SMALL: dict[str, Any] = {
-    "data": {"text": "text", "label": "label", "batch_tokens": 512},
-    "tokenizer": {"vocab": 300},
-    "train": {"lr": 0.01},
-}
-MODELS = ["han:embed=12,hidden=8,attention=8", "transformer:dim=16,hidden=16,layers=1,heads=2", "tfidf"]
-
-
-def write_reviews(path: Path, count: int = 160) -> Path:
-    rows = [{"text": r.text, "label": r.label, "evidence": r.evidence} for r in generate(count, 0)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-def asked(file: Path, **changes: Any) -> Asked:
-    settings = {**SMALL, "data": {**SMALL["data"], "train": str(file)}}
-    given = {"task": "classify", "models": MODELS, "settings": settings, "budget": ["4steps"], "seeds": 2}
-    return Asked(**(given | changes))
-
-
-def silent(line: str) -> None:
-    pass
+results.LOOKED, results.TAKEN_AWAY = 6, 2  # quick: looks take most of the time of a small comparison
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from conftest import MODELS, asked, silent
+from comparing import MODELS, asked, silent
 from hypothesis import given
 from hypothesis import strategies as st
 

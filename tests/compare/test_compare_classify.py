@@ -8,7 +8,7 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import MODELS, asked, silent
+from comparing import MODELS, asked, silent, table
 
 from regard.compare import compare
 from regard.compare import runner as runners
@@ -19,14 +19,6 @@ from regard.data.split import duplicates
 from regard.errors import UserError
 from regard.runs.run import Run
 from regard.training.interrupts import Interrupted
-
-TIMES = ("seconds", "latency")
-
-
-def table(out) -> list[dict]:
-    """The rows without what the clock says."""
-    rows = json.loads((out / "results.json").read_text())["rows"]
-    return [{key: value for key, value in row.items() if key not in TIMES} for row in rows]
 
 
 def lines(path) -> list[dict]:

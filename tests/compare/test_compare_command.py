@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import write_reviews
+from comparing import write_reviews
 from typer.testing import CliRunner
 
 from regard.cli import app

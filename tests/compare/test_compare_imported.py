@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from conftest import asked, silent
+from comparing import asked, silent
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from regard.compare import compare

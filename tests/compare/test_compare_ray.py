@@ -9,8 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import asked, silent
-from test_compare_classify import table
+from comparing import asked, silent, table
 
 from regard.compare import compare
 from regard.compare import ray as on_ray

@@ -8,7 +8,7 @@ import random
 
 import numpy as np
 import pytest
-from conftest import silent
+from comparing import silent
 from sacrebleu.metrics import BLEU
 
 from regard.compare import Asked, compare
