@@ -100,7 +100,7 @@ def convert(kind: Any, value: Any, path: str) -> Any:
         return None
     for option in options:
         if typing.get_origin(option) is tuple:  # of any length, of one type
-            given = (value,) if isinstance(value, str) else value
+            given = listed(value) if isinstance(value, str) else value
             if isinstance(given, (list, tuple)):
                 return tuple(convert(typing.get_args(option)[0], one, path) for one in given)
         if dataclasses.is_dataclass(option):
@@ -130,6 +130,13 @@ def convert(kind: Any, value: Any, path: str) -> Any:
                 return str(value)
     wanted = " or ".join("none" if o is type(None) else getattr(o, "__name__", str(o)) for o in options)
     raise UserError(f"{path} wants {wanted}, and was given {value!r}")
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """`[a, b]`, as a file would have it, as its parts; any other text is one."""
+    if not (text.startswith("[") and text.endswith("]")):
+        return (text,)
+    return tuple(part.strip() for part in text[1:-1].split(",") if part.strip())
 
 
 def overrides(pairs: list[str]) -> dict[str, Any]:

@@ -25,6 +25,12 @@ def test_a_file_may_say_things_shortly(tmp_path):
     assert (settings.train.budget, settings.train.precision) == (120, "32")
 
 
+@pytest.mark.parametrize(("text", "wanted"), [("[2000, 8000]", (2000, 8000)), ("2000", (2000,)), ("[]", ())])
+def test_a_list_on_the_command_line(text, wanted):
+    settings = resolve("language", merge({"model": {"name": "ngram-gpt"}}, overrides([f"model.cuts={text}"])))
+    assert settings.model.cuts == wanted
+
+
 def test_a_bare_section_says_nothing(tmp_path):
     (tmp_path / "s.yaml").write_text("train:\nmodel:\n")
     assert resolve("classify", load(tmp_path / "s.yaml")) == resolve("classify", {})
