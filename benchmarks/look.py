@@ -28,6 +28,8 @@ from regard.runs.look import Look
 from regard.runs.look_words import Reading, Vector
 from regard.runs.looking import seen_by
 
+SPREAD = 3.0  # queries and keys are larger by it than fresh ones: scores then spread by about 3, as in trained models
+
 
 def subject(tokens: int, spread: float) -> Vector:
     """The model with so many tokens before it."""
@@ -94,9 +96,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="128 tokens only, nothing written")
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
-    result: dict[str, Any] = {"machine": machine(), "layers": 12, "heads": 12, "spread": 6.0, "tokens": {}}
+    result: dict[str, Any] = {"machine": machine(), "layers": 12, "heads": 12, "spread": SPREAD, "tokens": {}}
     for tokens in (128,) if given.quick else (128, 512):
-        asked = subject(tokens, 6.0)
+        asked = subject(tokens, SPREAD)
         row: dict[str, Any] = {"memory": memory(asked)}
         start = time.perf_counter()
         look = Look(seen_by(asked, faithful=False, heads=False))

@@ -25,6 +25,9 @@ from torch import Tensor, nn
 from regard.masks import Mask
 from regard.places import Places
 
+PART = 1 << 18
+"""Weights that are made at once where no gradient is wanted: whoever looks holds what is kept and little more."""
+
 
 class Scores(Protocol):
     """What a mechanism gives: how much each query regards each key, before the softmax."""
@@ -56,10 +59,25 @@ class Dot:
     bias: Tensor | None = None
 
     def weights(self, mask: Mask | None = None) -> Tensor:
-        logits = (self.query * self.scale) @ self.key.transpose(-2, -1)
+        allowed = _allowed(mask, self.places, self.query.device)
+        (b, h, q, _), k = self.query.shape, self.key.shape[-2]
+        rows = max(1, PART // max(1, b * h * k))
+        if torch.is_grad_enabled() or rows >= q:
+            return self._weights(slice(None), allowed)
+        first = self._weights(slice(0, rows), allowed)
+        whole = first.new_empty(b, first.shape[1], q, k)
+        whole[:, :, :rows] = first
+        for start in range(rows, q, rows):
+            part = slice(start, start + rows)
+            whole[:, :, part] = self._weights(part, allowed)
+        return whole
+
+    def _weights(self, rows: slice, allowed: Tensor | None) -> Tensor:
+        """Of these queries; `bias` and `allowed` may have one row for all."""
+        logits = (self.query[:, :, rows] * self.scale) @ self.key.transpose(-2, -1)
         if self.bias is not None:
-            logits = logits + self.bias
-        return normalise(logits, _allowed(mask, self.places, logits.device))
+            logits = logits + (self.bias[..., rows, :] if self.bias.shape[-2] > 1 else self.bias)
+        return normalise(logits, allowed if allowed is None or allowed.shape[-2] == 1 else allowed[..., rows, :])
 
     def read(self, weights: Tensor, value: Tensor) -> Tensor:
         return weights @ value

@@ -73,7 +73,7 @@ def seen_by(
             {
                 **(data.get("questions") or [{}] * len(subject.labels))[j],
                 "label": label,
-                "weights": picture.weights[j].tolist(),
+                "weights": [float(f"{w:.6g}") for w in picture.weights[j]],  # many rows: the page stays small
                 "faithfulness": measured[j] if measured else None,
             }
             for j, label in enumerate(subject.labels)

@@ -112,6 +112,15 @@ def test_the_page_is_the_same_page(server):
     assert "layers.0, head 1 as in" in swapped
 
 
+def test_beyond_this_machine_a_token_is_made_up(runs):
+    given = ["--host", "0.0.0.0", "--port", "0", "--check"]
+    command = [sys.executable, "-m", "regard.cli", "serve", str(runs["han"]), *given]
+    path = {**os.environ, "PYTHONPATH": str(Path(regard.__file__).parents[1])}
+    said = subprocess.run(command, capture_output=True, text=True, env=path, timeout=60, check=True).stdout
+    assert re.search(r"http://0\.0\.0\.0:\d+/\?token=\S{16,}", said)
+    assert "han answers" in said
+
+
 def test_a_killed_process_does_not_take_the_page_with_it(server):
     children = [int(p) for p in Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()]
     assert len(children) == 2

@@ -75,32 +75,31 @@ class Page:
         self.page.wait_for_selector("#large[data-shown]", timeout=10000)
 
     def cells(self) -> list[list[float]]:
-        """The numbers of the heatmap, cell by cell, as the readout says them while the keys walk over it."""
-        page = self.page
-        page.locator("#heatmap").focus()
-        rows: list[list[float]] = []
-        page.keyboard.press("ArrowRight")
-        for _ in range(400):
-            page.keyboard.press("ArrowLeft")
-            page.keyboard.press("ArrowUp")
-            at = page.evaluate("({...document.getElementById('readout').dataset})")
-            if at["row"] == "0" and at["column"] == "0":
-                break
-        while True:
-            row = []
-            while True:
-                at = page.evaluate("({...document.getElementById('readout').dataset})")
-                row.append(float(at["value"]))
-                page.keyboard.press("ArrowRight")
-                if page.evaluate("document.getElementById('readout').dataset.column") == at["column"]:
-                    break
-            rows.append(row)
-            before = at["row"]
-            page.keyboard.press("ArrowDown")
-            if page.evaluate("document.getElementById('readout').dataset.row") == before:
-                return rows
-            for _ in row:
-                page.keyboard.press("ArrowLeft")
+        """The numbers of the heatmap, cell by cell, as the readout says them while the arrow keys walk over it."""
+        self.page.locator("#heatmap").focus()
+        return self.page.evaluate(
+            """() => {
+                const map = document.getElementById("heatmap"), out = document.getElementById("readout");
+                const press = (key) => map.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+                const place = () => out.dataset.row + "/" + out.dataset.column;
+                const until = (key) => { let at; do { at = place(); press(key); } while (place() !== at); };
+                press("ArrowLeft"); until("ArrowLeft"); until("ArrowUp");
+                const rows = [];
+                for (;;) {
+                    const row = [], first = place();
+                    for (;;) {
+                        row.push(Number(out.dataset.value));
+                        const at = place();
+                        press("ArrowRight");
+                        if (place() === at) break;
+                    }
+                    rows.push(row);
+                    until("ArrowLeft");
+                    press("ArrowDown");
+                    if (place() === first) return rows;
+                }
+            }"""
+        )
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ def test_words_special_tokens_and_rows_that_sum_to_one(show, masked):
     page.page.uncheck("#special")
     page.until(5, "0")
     wanted = joined(exact[SITE][2], subject.tokens, keep_special=False)
-    assert wanted.shape == (9, 9)
+    assert wanted.shape == (10, 10)
     close(page.cells(), wanted, step, 2)
     page.page.check("#norm")
     page.until(6, "1")
