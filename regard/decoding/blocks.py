@@ -138,15 +138,12 @@ def gelu(x: Tensor) -> Tensor:
         torch.backends.mkldnn.enabled = True
 
 
-def prepare(
-    layers: Iterable[EncoderBlock | DecoderBlock], precision: str = "float32", several: bool = False
-) -> list[Block] | None:
-    """Blocks on dot attention and a plain feed-forward net, for one row or for `several` at once; None where there is
-    another."""
+def prepare(layers: Iterable[EncoderBlock | DecoderBlock], precision: str = "float32") -> list[Block] | None:
+    """Blocks on dot attention and a plain feed-forward net; None where there is another."""
     layers = list(layers)
     if not all(_known(layer) for layer in layers):
         return None
-    return [Block(layer, linear(precision, several)) for layer in layers]
+    return [Block(layer, linear(precision)) for layer in layers]
 
 
 def _known(block: EncoderBlock | DecoderBlock) -> bool:

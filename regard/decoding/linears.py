@@ -1,7 +1,8 @@
 """Linear maps prepared for decoding, where a step is a few rows against every weight and reading the weights is what
 takes the time.
 
-    float32    the weight turned round once: torch multiplies a row with it up to three times as fast
+    float32    one row: the weight turned round once, which torch multiplies with up to three times as fast; more rows,
+               or a large weight on several threads: in oneDNN's own order, made once
     float16    the weight at half the bytes, rounded to 11 bits; the products are float32 (fbgemm)
     int8       the weight at a quarter of the bytes, a scale for each of its rows; the inputs are rounded too, by one
                scale for the whole batch, and the products are whole numbers (fbgemm)
@@ -18,25 +19,35 @@ from torch import Tensor
 from regard import named
 
 WHOLE = "float32"
+LARGE = 1 << 20
 
 Linear = Callable[[Tensor], Tensor]
 """(n, in) to (n, out)."""
 
 
-def whole(weight: Tensor, bias: Tensor | None) -> Linear:
-    turned = weight.detach().t().contiguous()
+def turned(weight: Tensor, bias: Tensor | None) -> Linear:
+    """For one row. Without threads, so that a large weight is better off packed where there are some."""
+    across = weight.detach().t().contiguous()
     if bias is None:
-        return turned.__rmatmul__
+        return across.__rmatmul__
     add = bias.detach()
-    return lambda x: torch.addmm(add, x, turned)
+    return lambda x: torch.addmm(add, x, across)
+
+
+def whole(weight: Tensor, bias: Tensor | None) -> Linear:
+    """float32. Both orders of a weight are kept, since how many rows will come is not known."""
+    if not (torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled and weight.device.type == "cpu"):
+        return turned(weight, bias)
+    few, many = turned(weight, bias), packed(weight, bias)
+    if weight.numel() >= LARGE and torch.get_num_threads() > 1:
+        return many
+    return lambda x: few(x) if len(x) == 1 else many(x)
 
 
 def packed(weight: Tensor, bias: Tensor | None) -> Linear:
-    """float32 for some rows at once, such as beams: oneDNN's own order of the weight, made once. MKL would make its own
-    anew at each product, which takes longer than the product of a few rows."""
+    """oneDNN's own order of the weight, made once. MKL would make its own anew at each product, which takes longer than
+    the product of a few rows."""
     weight = weight.detach()
-    if not (torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled and weight.device.type == "cpu"):
-        return whole(weight, bias)
     ordered = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
     add, product = None if bias is None else bias.detach(), torch.ops.mkldnn._linear_pointwise
     return lambda x: product(x, ordered, add, "none", [], "")
@@ -69,6 +80,6 @@ def eighth(weight: Tensor, bias: Tensor | None) -> Linear:
 KINDS: dict[str, Callable[[Tensor, Tensor | None], Linear]] = {WHOLE: whole, "float16": half, "int8": eighth}
 
 
-def linear(precision: str, several: bool = False) -> Callable[[Tensor, Tensor | None], Linear]:
-    """How linear maps of this precision are made of weight (out, in) and bias; for `several` rows at once."""
-    return packed if several and precision == WHOLE else named.find("precision", precision, KINDS)
+def linear(precision: str) -> Callable[[Tensor, Tensor | None], Linear]:
+    """How linear maps of this precision are made of weight (out, in) and bias."""
+    return named.find("precision", precision, KINDS)

@@ -59,7 +59,7 @@ class Prepared:
         bias[list(never)] = -torch.inf
         extra = -len(weight) % BLOCK
         weight, bias = F.pad(weight, (0, 0, 0, extra)), F.pad(bias, (0, extra), value=-torch.inf)
-        self.head = linears.linear(precision, several=True)(weight, bias)
+        self.head = linears.linear(precision)(weight, bias)
 
     def read(self, source: Tensor, mask: Tensor | None, begin: int, room: int, beams: int) -> Tensor:
         self.source = self.model.read(self.model.encode(source, mask=mask), mask=mask)
@@ -174,7 +174,7 @@ def speaker(model: nn.Module, *, never: Iterable[int] = (), precision: str = lin
     """The fastest way through this model. Another precision than float32 needs prepared weights."""
     never = sorted(set(never))
     if isinstance(model, Transformer | Marian) and _plain(model.positions) and not watched(model):
-        blocks = prepare(model.decoder, precision, several=True)
+        blocks = prepare(model.decoder, precision)
         if blocks is not None:
             return Prepared(model, blocks, never, precision)
     if precision != linears.WHOLE:
