@@ -41,8 +41,12 @@ class Measure:
 
 @dataclass(frozen=True)
 class Faithfulness:
+    """`moved` says of each token how far its word's absence moves s, shared by the tokens of the word; 0 where it was
+    not asked."""
+
     measures: list[Measure]
     sentence: str
+    moved: np.ndarray | None = None
 
     def as_dict(self) -> dict:
         keys = ("attention", "random", "uniform", "better_than", "explain")
@@ -147,7 +151,9 @@ def faithfulness_of_each(
         if gradient is not None:
             explain = f"rank correlation of the weights with the integrated gradients of {one}"
             measures.append(_agreement("gradients", each[j], by_word(np.abs(gradient)), random, explain))
-        made.append(Faithfulness(measures, _verdict(measures, count, draws)))
+        by_token = np.zeros(len(given))
+        by_token[free] = (np.bincount(left_out, moved, n) / np.bincount(word, minlength=n))[word]
+        made.append(Faithfulness(measures, _verdict(measures, count, draws), by_token))
     return made
 
 

@@ -59,7 +59,7 @@ class Imported:
         return int(found) if self.info.family in ("bert", "gpt2") and found else 512
 
     def look(
-        self, text: str, *, label: str | None = None, faithful: bool = True, changes: Sequence[Change] = ()
+        self, text: str, *, label: str | None = None, faithful: bool = True, changes: Sequence[Change | str] = ()
     ) -> Look:
         """As runs of our own are looked at."""
         asked, notes = self.subject(text, label)
@@ -113,15 +113,20 @@ class Imported:
         if cut:
             notes.append(f"The source has more than {self.most} tokens; only the first {self.most} were read.")
         config = self.info.config
-        end = int(config.get("eos_token_id") or 0 if self.info.family == "marian" else config.get("eos_token_id") or 1)
-        begin = int(config.get("decoder_start_token_id") or config.get("pad_token_id") or 0)
-        never = sorted({begin, int(config.get("pad_token_id") or 0)} - {end})
+        end = _first(config, "eos_token_id", default=1 if self.info.family == "t5" else 0)
+        begin = _first(config, "decoder_start_token_id", "pad_token_id", default=0)
+        never = sorted({begin, _first(config, "pad_token_id", default=begin)} - {end})
         said = greedy(self.net, ids, begin=begin, end=end, never=never)
         whole, shown = self.reader.target(said)
         shown.append({"text": "</s>", "start": len(whole), "end": len(whole), "word": None, "special": True})
         notes.append("The first line is the source, the second what the model makes of it, greedily.")
         sides = Side(text, ids, tokens), Side(whole, [*said, end], shown)
         return Pair(self.net, *sides, begin=begin, first="<start>", empty=end, **known)
+
+
+def _first(config: dict[str, Any], *keys: str, default: int) -> int:
+    """The first of these numbers that is given."""
+    return next((config[key] for key in keys if isinstance(config.get(key), int)), default)
 
 
 @torch.no_grad()

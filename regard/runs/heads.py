@@ -28,6 +28,7 @@ from regard.tasks.measures import measures
 from regard.tasks.translate import measure
 
 SHOWN = ("loss", "accuracy")
+MOST_LETTERS = 16  # of a token, about
 
 
 @dataclass(frozen=True)
@@ -79,15 +80,15 @@ def table(
     say: Callable[[str], Any] = print,
 ) -> Importance:
     """Of the first `rows` texts of a file, or thousands of tokens of a corpus."""
-    must_attend(getattr(run, "model", None), getattr(getattr(run, "settings", None), "model_name", "this one"))
+    if not isinstance(run, Classifier | LanguageModel | Translator):
+        raise UserError("heads are measured over data for runs of `regard train`; look at an imported model instead")
+    must_attend(run.model, run.settings.model_name)
     if isinstance(run, Classifier):
         asked = _classes(run, files[0], rows)
     elif isinstance(run, LanguageModel):
         asked = _language(run, files, 1000 * rows, say)
-    elif isinstance(run, Translator):
-        asked = _pairs(run, files, rows)
     else:
-        raise UserError("heads are measured over data for runs of `regard train`; look at an imported model instead")
+        asked = _pairs(run, files, rows)
     whole, found = importance(run.net, asked, told=told)
     found = sorted(found, key=lambda row: -row.change["loss"])
     return Importance(whole, found)
@@ -130,12 +131,13 @@ def _language(
 ) -> Callable[[], dict[str, float]]:
     from regard.data.corpus import Corpus
 
-    texts = [Path(file).read_text(encoding="utf-8") for file in files]
-    ids = run.words.encode(texts[0])
-    if len(ids.ids) > tokens:
-        texts = [texts[0][: ids.offsets[tokens][0]]]
-        say(f"the first {tokens:,} tokens are read (--rows {tokens // 1000})")
-    corpus = Corpus.of(texts, run.words, documents=run.settings.data.documents)
+    with Path(files[0]).open(encoding="utf-8", errors="replace") as file:
+        text = file.read(MOST_LETTERS * tokens)
+    ids = run.words.encode(text)
+    if len(ids.ids) > tokens or len(files) > 1:
+        text = text[: ids.offsets[tokens][0]] if len(ids.ids) > tokens else text
+        say(f"of {files[0]} the first {min(tokens, len(ids.ids)):,} tokens are read")
+    corpus = Corpus.of([text], run.words, documents=run.settings.data.documents)
 
     def asked() -> dict[str, float]:
         said = run._measured(corpus, None)

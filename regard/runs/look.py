@@ -169,7 +169,7 @@ def look(
     label: str | None = None,
     evidence: list[tuple[int, int]] | None = None,
     faithful: bool = True,
-    changes: Sequence[Change] = (),
+    changes: Sequence[Change | str] = (),
 ) -> Look:
     """`label`: which class is asked about, if not the most probable one; `evidence`: character spans that are known to
     decide, where they are known; `changes`: what if (regard.runs.changes)."""

@@ -26,7 +26,7 @@ def look(
     *,
     label: str | None = None,
     faithful: bool = True,
-    changes: Sequence[Change] = (),
+    changes: Sequence[Change | str] = (),
 ) -> Look:
     """What the next word, or the word at [MASK], regards; `label` is the word asked about, if not the likeliest."""
     from regard.runs.look import Look
@@ -59,7 +59,7 @@ def subject(run: LanguageModel, text: str, label: str | None = None) -> tuple[Su
 
 def _written(run: LanguageModel, text: str) -> tuple[Reading, list[str]]:
     encoding, whole = run.words.encode(text), begin(run, text)
-    lead = whole.index(encoding.ids[0]) if encoding.ids and whole[: len(encoding.ids)] != encoding.ids else 0
+    lead = 0 if run.objective == "span" else len(whole) - len(encoding.ids)
     tokens = [_special(run, whole[0])] * lead + _tokens(run, text, 0, 0)[0]
     tokens += [_special(run, id) for id in whole[len(tokens) :]]
     return _cut(run, text, whole, tokens, last=True)

@@ -25,7 +25,7 @@ def look(
     *,
     label: str | None = None,
     faithful: bool = True,
-    changes: Sequence[Change] = (),
+    changes: Sequence[Change | str] = (),
 ) -> Look:
     """A page with the source, its translation, and every map; each word of the translation can be asked about."""
     from regard.runs.look import Look

@@ -19,7 +19,7 @@ from regard.inspect import (
     rollout,
     stacked,
 )
-from regard.runs.changes import Change, changed
+from regard.runs.changes import Change, changed, parse
 from regard.runs.subject import MOST_CELLS, Subject
 
 MOST_HEADS = 400  # that are ablated one by one
@@ -31,11 +31,12 @@ def seen_by(
     subject: Subject,
     *,
     faithful: bool = True,
-    changes: Sequence[Change] = (),
+    changes: Sequence[Change | str] = (),
     heads: bool = True,
     notes: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The data of a look."""
+    """The data of a look. Changes may be given as they are written (regard.runs.changes), but for those that need
+    another run."""
     found, recording = subject.seen()
     shown = [m for m in found if m.weights.shape[1] * m.weights.shape[2] <= MOST_CELLS]
     chances = subject.chances()
@@ -58,16 +59,18 @@ def seen_by(
     if subject.labels:
         before = subject.whole()
         if changes:
-            data["changes"] = [made.as_dict() for made in changed(subject, changes, before)]
+            given = [parse(change) if isinstance(change, str) else change for change in changes]
+            data["changes"] = [made.as_dict() for made in changed(subject, given, before)]
         if heads:
             data["heads"] = _heads(subject)
     picture = subject.picture(found)
     if picture is None or not len(picture.weights):
         return data
     data |= {"weights": picture.weights.mean(0).tolist(), "weights_how": picture.how, **picture.more}
-    measured = _measured(subject, picture.weights) if faithful else []
+    measured, others = _measured(subject, picture.weights) if faithful else ([], {})
     if len(subject.labels) == 1 and "questions" not in data:
         data["faithfulness"] = measured[0] if measured else None
+        data["instead"] = others
     else:
         data["questions"] = [
             {
@@ -99,8 +102,9 @@ def _stored(found: AttentionMap) -> dict[str, Any]:
     return {**kept, "rows": found.rows, "columns": found.columns, **made}
 
 
-def _measured(subject: Subject, weights: np.ndarray) -> list[dict[str, Any]]:
-    """Faithfulness of each question, with the gradients where the model can be asked for them."""
+def _measured(subject: Subject, weights: np.ndarray) -> tuple[list[dict[str, Any]], dict[str, list[float]]]:
+    """Faithfulness of each question, with the gradients where the model can be asked for them; and what gradients and
+    leaving out say of the first question, as shares of the text."""
     n, room = max(1, len(subject.tokens)), max(40, int(EFFORT / _work(subject)))
     draws = min(40, max(20, room // 6))
     rows = max(1, min(20, subject.batch_tokens // (4 * n)))
@@ -112,7 +116,13 @@ def _measured(subject: Subject, weights: np.ndarray) -> list[dict[str, Any]]:
         slopes = None
     how = {"said": subject.said, "draws": draws, "most": min(256, max(20, room // 2))}
     made = faithfulness_of_each(subject.predict, list(weights), subject.words, subject.labels, gradients=slopes, **how)
-    return [one.as_dict() for one in made]
+    others = {"gradients": None if slopes is None else np.abs(slopes[0]), "leaving words out": made[0].moved}
+    shares = {
+        name: [float(f"{w:.6g}") for w in values / values.sum()]
+        for name, values in others.items()
+        if values is not None and values.sum() > 0
+    }
+    return [one.as_dict() for one in made], shares
 
 
 def _work(subject: Subject) -> float:

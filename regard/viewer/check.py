@@ -24,6 +24,7 @@ OPTIONAL = {
     "faithfulness": None,
     "axes": {},
     "questions": None,
+    "instead": {},
     "changes": None,
     "heads": None,
     "other": None,
@@ -55,6 +56,8 @@ def checked(look: dict[str, Any]) -> dict[str, Any]:
             raise UserError(f"axis {name!r} is {list(axis)}, outside the {len(look['tokens'])} tokens")
     for number, question in enumerate(look["questions"] or []):
         _numbers(f"questions[{number}]", question["weights"], len(look["tokens"]), "tokens")
+    for name, values in look["instead"].items():
+        _numbers(f"instead[{name!r}]", values, len(look["tokens"]), "tokens")
     for number, stored in enumerate(look["maps"]):
         _map(look, stored, f"maps[{number}]")
     if look["other"] is not None:

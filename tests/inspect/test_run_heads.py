@@ -102,7 +102,8 @@ def test_two_checkpoints_beside_each_other(runs):
 def test_looks_of_language_models_and_translators(runs):
     _, made = runs
     four = ["comprehensiveness", "sufficiency", "leave-one-out", "gradients"]
-    look = made["language"].look("We loved the food and the room was")
+    look = made["language"].look("We loved the food and the room was", changes=["hide:food", "ablate:layers.0"])
+    assert [row["what"] for row in look.data["changes"]][:2] == ["without “food”", "layers.0 silent"]
     assert [row["measure"] for row in look.data["faithfulness"]["rows"]] == four
     assert "log p(" in look.data["faithfulness"]["rows"][0]["explain"]
     assert "<html" in look.html()

@@ -78,7 +78,10 @@ def test_words_special_tokens_and_rows_that_sum_to_one(show, masked):
     page.page.check("#norm")
     page.until(6, "1")
     sums = wanted.sum(-1, keepdims=True)
-    close(page.cells(), wanted / sums, step / sums.min(), 2)
+    bound = (step / 2) * (2 + 14 * wanted / sums) / sums  # of two tokens, and of the row's fourteen
+    found = np.array(page.cells())
+    assert (np.abs(found - wanted / sums) <= 1.1 * bound + 1e-6).all()
+    np.testing.assert_allclose(found.sum(1), 1, atol=1e-5)
     said = page.page.inner_text("#readout")
     assert "±" in said
     hash_ = page.page.evaluate("location.hash")
@@ -191,6 +194,24 @@ def test_each_word_of_a_translation_can_be_asked_about(show, translated):
     step = exact[site].max() / 255
     for row, column, value in lines:
         assert abs(value - exact[site][1, int(row), int(column)]) <= step / 2 + 1e-6
+    assert page.errors == []
+
+
+def test_words_shaded_by_gradients_and_by_leaving_them_out(show, masked):
+    look = masked[0]
+    page = show(look)
+    before = numbers_of(page, "#text .prose .word", "l.dataset.w")
+    for number, (name, shares) in enumerate(look.data["instead"].items(), 2):
+        page.page.click(f"#by label:nth-of-type({number})")
+        page.page.wait_for_function("name => document.getElementById('strongest').textContent.endsWith(name)", arg=name)
+        for word in page.page.query_selector_all("#text .prose .word"):
+            at = [int(i) for i in word.get_attribute("data-tokens").split(",")]
+            assert float(word.get_attribute("data-w")) == pytest.approx(sum(shares[i] for i in at), abs=1e-5)
+    assert "by=leaving+words+out" in page.page.evaluate("location.hash")
+    assert sum(look.data["instead"]["leaving words out"]) == pytest.approx(1, abs=1e-4)
+    page.page.click("#by label:nth-of-type(1)")
+    page.page.wait_for_function("!location.hash.includes('by=')")
+    assert numbers_of(page, "#text .prose .word", "l.dataset.w") == [pytest.approx(row, abs=1e-6) for row in before]
     assert page.errors == []
 
 

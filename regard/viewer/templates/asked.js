@@ -7,7 +7,8 @@ function shadeFor(weights) {
   words.forEach((word, i) => {
     word.style.setProperty("--a", Math.min(1, sums[i] / peak).toFixed(4));
     word.dataset.w = sums[i];
-    word.dataset.tip = `${word.textContent.trim()}  ${number(sums[i])}`;
+    word.dataset.first ??= word.dataset.tip;  // as it was told, with its parts
+    word.dataset.tip = weights === look.weights ? word.dataset.first : `${word.textContent.trim()}  ${number(sums[i])}`;
   });
   if ($("strongest")) $("strongest").textContent = `0 to ${peak.toPrecision(3)}, the strongest word`;
 }
@@ -41,7 +42,13 @@ function ask(index) {
     word.classList.toggle("asked", Boolean(question) && question.tokens.includes(first));
   }
 }
+// What else can be said of the words: gradients, and how far the answer moves without each.
+function shadeBy(name) {
+  shadeFor(name ? look.instead[name] : look.weights);
+  if ($("strongest")) $("strongest").textContent += name ? `, by ${name}` : "";
+}
 function wireAsked() {
+  $("by")?.addEventListener("change", (event) => change({ by: event.target.value }));
   if (!look.questions) return;
   $("asked")?.addEventListener("click", (event) => {
     const button = event.target.closest("button[data-question]");

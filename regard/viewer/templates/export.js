@@ -17,7 +17,7 @@ const sentenceOf = (index) => {
   return at < 0 ? null : at;
 };
 const weightOf = (list, index) => (list ? list[index] : null);
-const weightsNow = () => (asked === null ? look.weights : look.questions[asked].weights);
+const weightsNow = () => (state.by ? look.instead[state.by] : asked === null ? look.weights : look.questions[asked].weights);
 
 function tokensCsv() {
   const head = ["token", "text", "start", "end", "word", "sentence", "special", "weight"];

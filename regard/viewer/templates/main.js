@@ -1,6 +1,6 @@
 // The state of the page, kept in its address: #site=...&head=...&mode=...&view=... and so on.
 const START = { site: 0, head: 0, mode: "single", heads: null, zoom: 1, view: "map", unit: "tokens", special: true, norm: false,
-  diff: false, row: null, word: null };
+  diff: false, row: null, word: null, by: "" };
 const state = { ...START };
 const siteName = (map) => (map.side ? `2:${map.site}` : map.site);
 
@@ -13,6 +13,7 @@ function readHash() {
   const one = (name, known) => (known.includes(asks.get(name)) ? asks.get(name) : known[0]);
   Object.assign(state, START);
   state.word = whole("word", (look.questions || []).length);
+  state.by = asks.get("by") in look.instead ? asks.get("by") : "";
   if (!look.maps.length) return;
   state.site = Math.max(0, look.maps.findIndex((map) => siteName(map) === asks.get("site")));
   const [heads, rows] = look.maps[state.site].shape;
@@ -29,14 +30,19 @@ function readHash() {
   state.heads = chosen.length ? chosen : null;
 }
 function writeHash() {
-  const { site, head, mode, heads, zoom, view, unit, special, norm, diff, row, word } = state;
+  const { site, head, mode, heads, zoom, view, unit, special, norm, diff, row, word, by } = state;
   const hash = new URLSearchParams({ ...(look.maps.length && { site: siteName(look.maps[site]), head, mode }), ...(heads && { heads: heads.join(".") }),
     ...(zoom > 1 && { zoom }), ...(view !== "map" && { view }), ...(unit !== "tokens" && { unit }), ...(!special && { special: 0 }),
-    ...(norm && { norm: 1 }), ...(diff && { diff: 1 }), ...(row !== null && { row }), ...(word !== null && { word }) });
+    ...(norm && { norm: 1 }), ...(diff && { diff: 1 }), ...(row !== null && { row }), ...(word !== null && { word }), ...(by && { by }) });
   try { history.replaceState(null, "", `#${hash}`); } catch { /* a frame without an address of its own */ }
 }
 function show() {
   if (look.questions && asked !== state.word) ask(state.word);
+  if ($("by") && (document.querySelector("#by input:checked").value !== state.by || shadedBy !== state.by)) {
+    shadedBy = state.by;
+    document.querySelector(`#by input[value="${CSS.escape(state.by)}"]`).checked = true;
+    shadeBy(state.by);
+  }
   if (!look.maps.length) return;
   const { site, head, mode, heads, zoom } = state;
   const map = look.maps[site];
@@ -78,6 +84,7 @@ function choose(site, head, more) {
   if (heads.length <= 1) return change({ site, head: heads[0] ?? head, mode: "single", heads: null });
   change({ site, head, heads, mode: state.mode === "max" ? "max" : "mean" });
 }
+let shadedBy = "";
 let started = false;  // nothing is unpacked before the heads come into view
 
 if (look.maps.length) {
@@ -122,7 +129,7 @@ if (look.maps.length) {
       width = $("large").clientWidth;
     }, 120);
   });
-} else if (look.questions) {
+} else if (look.questions || $("by")) {
   readHash();
   show();
 }

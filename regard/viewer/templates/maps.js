@@ -83,8 +83,10 @@ function shaped(site, raw, { unit, special, norm }) {
     });
     if (norm && sums[r] > 0) for (let c = 0; c < columns; c++) values[r * columns + c] /= sums[r];
   });
-  // How far a number may be off: half a step for each cell that was summed.
-  const error = (r, c) => (raw.step / 2) * columnGroups[c].at.length / (norm && sums[r] > 0 ? sums[r] : 1);
+  // How far a number may be off: half a step for each cell that was summed; in a share also for those of its whole row.
+  const half = raw.step / 2, all = columnGroups.reduce((count, g) => count + g.at.length, 0);
+  const error = (r, c) => (norm && sums[r] > 0
+    ? (half * (columnGroups[c].at.length + values[r * columns + c] * all)) / sums[r] : half * columnGroups[c].at.length);
   return { rows, columns, values, step: raw.step, error, rowNames: rowGroups.map((g) => g.name),
     columnNames: columnGroups.map((g) => g.name) };
 }
