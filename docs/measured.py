@@ -17,6 +17,7 @@ Row = tuple[str, str, str]
 """What, the result, the command."""
 
 ROOT = Path(__file__).absolute().parent.parent
+TRANSLATORS = ("multi30k-transformer", "multi30k-rnn", "scan-simple", "scan-length-relative", "scan-length-sinusoidal")
 START, END = "<!-- measured -->\n", "<!-- /measured -->"
 
 
@@ -169,11 +170,59 @@ def writing(batch: str, kind: str) -> Row:
     return what, told, "python benchmarks/generation.py"
 
 
+def translated(name: str) -> Row:
+    found = result(f"translate-{name}")
+    seeds, command = found["seeds"], f"python benchmarks/translators.py {name}"
+    took = f"{sum(row['seconds'] for row in seeds) / len(seeds) / 60:.0f} minutes of training"
+    if name.startswith("scan"):
+        told = f"{100 * found['exact']['mean']:.1f} % ({100 * found['exact']['least']:.1f} at worst), {took}"
+        return f"{name}: commands of the test file answered without a mistake", told, command
+    told = f"BLEU {seeds[0]['bleu_lc']:.1f} without letter case, {seeds[0]['bleu']:.1f} with it, {took}"
+    return f"{name}: English to German, validation part, beam 5", told, command
+
+
+def interpreting(batch: str, kind: str) -> Row:
+    speed = result("translation")["batches"][batch]["regard_is_times_as_fast_as"][f"regard {kind}"]
+    told = ", ".join(f"{name} {between(row)}" for name, row in speed.items())
+    what = f"translating with beam 5 (3 layers, d = 256), batch {batch}, weights in {kind}: times as fast as"
+    return what, told, "python benchmarks/translation.py"
+
+
+def aligned() -> Row:
+    found = result("alignment")["found"]
+    told = "; ".join(
+        f"{kind}: " + ", ".join(f"{n} {100 * r['aligned']:.0f} %" for n, r in row.items() if isinstance(r, dict))
+        for kind, row in found.items()
+    )
+    return "true links between words that attention finds, generated pairs", told, "python benchmarks/alignment.py"
+
+
+def recalled(name: str) -> Row:
+    found = result("recall")[name]
+    strangers = ", ".join(f"{100 * share:.1f} % of {kind} names" for kind, share in found["strangers"].items())
+    told = (
+        f"{100 * found['exact']:.1f} % of {found['rows']}, calibration error {found['ece']:.3f}, "
+        f"{found['train_minutes']:.0f} minutes of training; answers where 90 % of the right ones are kept: {strangers}"
+    )
+    return f"birthplaces of people set aside, {name} book", told, f"python benchmarks/recall.py {name}"
+
+
+def dropped() -> Row:
+    found = result("dropout")
+    told = (
+        f"{between(found['alone']['times_as_fast'])} alone, {between(found['training']['times_as_fast'])} in training"
+    )
+    return "dropout, times as fast as torch's", told, "python benchmarks/dropout.py"
+
+
 def quality() -> list[Row]:
     """How good recipes are, and how fast what is theirs; without what was not measured yet."""
     made: list[Callable[[], Row]] = [partial(documents, name) for name in ("imdb", "sst2", "mr", "trec")]
     made += [han, context, evidence, hops, shakespeare, wikitext, blanks, transfer]
     made += [partial(writing, batch, kind) for batch in ("1", "64") for kind in ("float32", "float16")]
+    made += [partial(translated, name) for name in TRANSLATORS] + [aligned]
+    made += [partial(interpreting, batch, kind) for batch in ("1", "16") for kind in ("float32", "float16", "int8")]
+    made += [partial(recalled, name) for name in result("recall")] + [dropped]
     found = []
     for row in made:
         with contextlib.suppress(FileNotFoundError):
