@@ -71,6 +71,8 @@ def compare(
     from regard.plugins import import_files
     from regard.training.interrupts import Interrupted
 
+    if import_ and on == "ray":
+        raise UserError("a mechanism of your own (--import) is known here and not on a cluster: leave --on ray out")
     import_files(import_ or [])
     stream = sys.stderr if json_ else sys.stdout
 

@@ -77,7 +77,10 @@ def _looks(
         if len(looks) == BESIDE:
             break
         run = opened(folder_of(out, entries[row["name"]].design, row["seeds"][0]))
-        seen = judge.look(run, out / "parts", item, True)
+        try:
+            seen = judge.look(run, out / "parts", item, True)
+        except (ValueError, RuntimeError):  # what cannot be shown leaves the report as it is
+            seen = None
         if seen is not None:
             looks.append({**seen, "model": row["name"], "title": f"test item {item + 1}, truly {about['truth']}"})
     return looks

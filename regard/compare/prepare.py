@@ -24,6 +24,7 @@ from regard.runs.kind import kind
 from regard.runs.resolve import resolve
 from regard.settings import merge
 from regard.training import atomic, machine
+from regard.training.interrupts import Interrupted
 
 FORMAT = 1
 
@@ -116,7 +117,9 @@ def prepare(asked: Asked, out: Path, say: Say) -> Plan:
         try:
             entries.append(_look(plan, design, out, say))
             plan.left_out.pop(design.name, None)
-        except (UserError, ValueError, RuntimeError) as problem:
+        except Interrupted:
+            raise
+        except Exception as problem:
             plan.left_out[design.name] = str(problem)
             say(f"{design.name} takes no part: {problem}")
         write(dataclasses.replace(plan, entries=merged(plan.entries, entries)), out)

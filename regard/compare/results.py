@@ -110,7 +110,10 @@ def shown_of(plan: Plan, entry: Entry, seed: int, out: Path) -> dict[str, Any]:
         faithful = len(falls) < TAKEN_AWAY
         if not faithful and not plan.facts["evidence"]:
             break
-        seen = judge.look(run, out / "parts", item, faithful)
+        try:
+            seen = judge.look(run, out / "parts", item, faithful)
+        except (ValueError, RuntimeError):  # what cannot be shown leaves the table as it is
+            seen = None
         if seen is None:
             break
         if seen.get("evidence_share") is not None:

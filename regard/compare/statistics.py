@@ -169,15 +169,24 @@ def analyse(
 
 
 def bounds(spread: Spread, share: bool, alpha: float = ALPHA) -> tuple[float, float]:
-    """The interval; of a share within 0 and 1. Where all items came out alike they say nothing of how they vary, and
-    the bound is the share p for which that would happen with chance alpha/2: p^n = alpha/2."""
+    """The interval. Of a share it lies within 0 and 1: the part of the items is Wilson's (1927), for as many items as
+    would have the variance that was found."""
     low, high = spread.interval(alpha)
     if not share:
         return low, high
-    if spread.items == 0 and spread.value in (0.0, 1.0):
-        reach = 1 - (alpha / 2) ** (1 / spread.count)
-        low, high = min(low, spread.value - reach), max(high, spread.value + reach)
-    return max(0.0, low), min(1.0, high)
+    seeds = spread.reach(alpha) ** 2 - float(stats.t.isf(alpha / 2, max(spread.count - 1, 1))) ** 2 * spread.fixed
+    ends = [_wilson(spread.value, spread.fixed, spread.count, alpha, max(seeds, 0.0))]
+    ends.append(_wilson(spread.value, spread.items, spread.count, alpha, 0.0))
+    return max(0.0, min(low for low, _ in ends)), min(1.0, max(high for _, high in ends))
+
+
+def _wilson(p: float, variance: float, count: int, alpha: float, seeds: float) -> tuple[float, float]:
+    """Limits of a share with this variance over items, to which the squared reach of the seeds is added."""
+    n = max(float(count), p * (1 - p) / variance) if variance > 0 and 0 < p < 1 else float(count)
+    z = float(stats.t.isf(alpha / 2, max(count - 1, 1)))
+    middle = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
+    return p - ((p - middle + half) ** 2 + seeds) ** 0.5, p + ((middle + half - p) ** 2 + seeds) ** 0.5
 
 
 def holm(p: Sequence[float]) -> list[float]:

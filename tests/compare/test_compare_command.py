@@ -15,8 +15,13 @@ from comparing import write_reviews
 from typer.testing import CliRunner
 
 from regard.cli import app
+from regard.cli.compare import KEYS, _lists
 from regard.compare.generated import KINDS, write
+from regard.compare.plan import Asked, designs
 from regard.errors import UserError
+from regard.named import parse
+from regard.runs.resolve import resolve
+from regard.settings import load, merge
 
 SMALL = ["--models", "han:embed=12,hidden=8,attention=8,tfidf", "--seeds", "1", "--set", "tokenizer.vocab=300"]
 
@@ -61,6 +66,23 @@ def test_a_dry_run_says_what_would_be_done(home):
     said = call("classify", "reviews.jsonl", *SMALL, "--budget", "3steps", "--out", "c", "--dry-run").stdout
     assert "2 runs of 3 steps, 2 to do" in said
     assert "MB" in said
+
+
+RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("compare-*.yaml"))
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+def test_recipes_name_what_there_is(recipe):
+    tree = load(recipe)
+    task = tree.pop("task")
+    given = {key: tree.pop(key) for key in KEYS if key in tree}
+    assert KINDS[parse(given.pop("generate"))[0]][0] == task
+    asked = Asked(**_lists({"task": task, "settings": tree, **given}))
+    found = designs(asked, lambda line: pytest.fail(line))
+    assert len(found) >= 3
+    for design in found:
+        resolve(task, merge(tree, design.tree))
+    assert f"recipes/{recipe.name}" in recipe.read_text()  # the command that runs it
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

@@ -134,7 +134,20 @@ def test_more_items_are_wanted_where_seeds_cannot_help():
 def test_all_right_is_not_certain():
     low, high = bounds(Spread(1.0, 0.0, (), 0.0, 50), share=True)
     assert high == 1.0
-    assert low**50 == pytest.approx(0.025)
+    assert low == pytest.approx(50 / (50 + stats.t.isf(0.025, 49) ** 2))  # Wilson's, by hand
+
+
+@pytest.mark.parametrize(("p", "n", "seeds"), [(0.99, 200, 1), (0.9, 60, 1), (0.5, 100, 3), (0.98, 200, 3)])
+def test_intervals_of_shares_hold_the_truth_also_near_the_end(p, n, seeds):
+    """Each item is right with its own chance, and each run tosses anew."""
+    random, trials, hits = np.random.default_rng(9), 400, 0
+    for _ in range(trials):
+        each = random.beta(20 * p, 20 * (1 - p), n)
+        right = (random.random((seeds, n)) < each).astype(float)
+        found = quick({"a": np.stack([right, np.ones_like(right)], -1)}, share=True, linear=True).standings[0]
+        assert 0 <= found.low <= found.mean <= found.high <= 1
+        hits += found.low <= p <= found.high
+    assert 0.95 - 3 * (0.05 * 0.95 / trials) ** 0.5 <= hits / trials <= 0.999
 
 
 def test_a_measure_of_sums_that_is_no_mean():

@@ -9,7 +9,7 @@ import random
 import numpy as np
 import pytest
 from comparing import silent
-from sacrebleu.metrics import BLEU
+from sacrebleu.metrics.bleu import BLEU
 
 from regard.compare import Asked, compare
 from regard.compare.contests import classify, translate
@@ -33,6 +33,7 @@ def test_bleu_of_sums_is_sacrebleus(noise):
         counts.append([seen.sys_len, seen.ref_len, *seen.counts, *seen.totals])
     whole = judge.corpus_score(sentences(said), [sentences(wanted)]).score
     assert translate.bleu(np.array(counts, float).sum(0)) == pytest.approx(whole, abs=1e-6)
+    assert translate.SIGNATURE.removeprefix("sacrebleu ") in str(judge.get_signature())
 
 
 def test_macro_f1_of_sums_is_that_of_the_measures():

@@ -16,6 +16,7 @@ from regard.data.split import duplicates
 from regard.errors import UserError
 
 BEAM = 1
+SIGNATURE = "sacrebleu nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp"
 
 
 def bleu(sums: np.ndarray) -> np.ndarray:
@@ -32,7 +33,7 @@ def bleu(sums: np.ndarray) -> np.ndarray:
 
 
 MEASURES = (
-    Measure("bleu", "max", "number", "BLEU of greedy translations (sacrebleu's 13a, case counts)", bleu),
+    Measure("bleu", "max", "number", f"BLEU of greedy translations ({SIGNATURE})", bleu),
     Measure("exact", "max", "percent", "share of translations that are the reference", mean, share=True, linear=True),
 )
 
