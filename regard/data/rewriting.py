@@ -79,7 +79,6 @@ class Rewriter:
     def __init__(self, book: Book, questions: Questions, words: Tokenizer, mix: Mix, seed: int):
         self.mix, self.seed = mix, seed
         names = encode_names(list(book.people), words)
-        self.known = set(book.people)
         self.told = [
             _told(names[name], text, name, words) for name, text in zip(book.names, book.sentences, strict=True)
         ]
@@ -95,13 +94,10 @@ class Rewriter:
             items += [self._cloze(told, draw) for _ in range(mix.clozes)]
         for start, answer in self.asked:
             items += [Item([*start, *answer, EOS], len(start))] * mix.questions
-        fake = self.strangers(round(mix.strangers * len(self.told)), draw)
+        fake = strangers(self._names, round(mix.strangers * len(self.told)), draw)
         encoded = encode_names(fake, self._words)
         items += [Item([BOS, *encoded[name], SEP, UNK], len(encoded[name]) + 2) for name in fake]
         return items
-
-    def strangers(self, count: int, draw: Random) -> list[str]:
-        return strangers(self._names, count, draw)
 
     def _cloze(self, told: Told, draw: Random) -> Item:
         mix = self.mix
