@@ -9,7 +9,22 @@ from typing import Annotated
 import typer
 
 from regard import __version__
-from regard.cli import compare, convert, cost, generate, lists, recall, serve, show, train, translate, use, verify
+from regard.cli import (
+    caption,
+    compare,
+    convert,
+    cost,
+    generate,
+    images,
+    lists,
+    recall,
+    serve,
+    show,
+    train,
+    translate,
+    use,
+    verify,
+)
 from regard.errors import UserError
 
 app = typer.Typer(
@@ -20,6 +35,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     pretty_exceptions_enable=False,
 )
+train.app.command("images")(images.images)
 app.add_typer(train.app, name="train")
 app.command("compare")(compare.compare)
 app.command("evaluate")(use.evaluate)
@@ -34,6 +50,8 @@ app.command("translate")(translate.translate)
 app.command("pairs")(translate.pairs)
 app.command("ask")(recall.ask)
 app.command("people")(recall.people)
+app.command("caption")(caption.caption)
+app.command("scenes")(caption.scenes)
 app.command("list")(lists.list_)
 app.command("cost")(cost.cost)
 app.command("verify")(verify.verify)

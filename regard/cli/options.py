@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from regard.errors import UserError
 from regard.settings import seconds
 
 Mechanism = Annotated[str | None, typer.Option(help="Attention by name, such as local:window=64.")]
@@ -48,6 +49,17 @@ TRAINING += ("precision", "devices", "nodes", "strategy")
 def training(said: dict[str, Any]) -> dict[str, Any]:
     """The settings `train` of a command, from all that was said to it."""
     return {name: said[name] for name in TRAINING} | {"budget": seconds(said["budget"])}
+
+
+def without_words(flags: dict[str, Any]) -> None:
+    """The flags of a classifier of pictures: what is said of words is an error there."""
+    data = flags["data"]
+    said = [f"--{k.replace('_', '-')}" for k in ("text", "label", "labels", "class_weights") if data.pop(k) is not None]
+    said += [f"--{name}" for name, value in flags.pop("tokenizer").items() if value is not None]
+    said += ["--members"] if flags.pop("members") is not None else []
+    said += ["--batch-tokens"] if data.pop("batch_tokens") is not None else []
+    if said:
+        raise UserError(f"{', '.join(said)} say nothing to a classifier of pictures; leave them out")
 
 
 def given(tree: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,8 @@ def classify(
     data: Annotated[
         str | None,
         typer.Argument(
-            help="CSV, TSV, JSONL, Parquet (also .gz), `label text` lines, or a folder with one subfolder a class."
+            help="CSV, TSV, JSONL, Parquet (also .gz), `label text` lines, or a folder with one subfolder a class, of "
+            "texts or of pictures (as `regard train images`)."
         ),
     ] = None,
     text: Annotated[str | None, typer.Option(help="Column of the text: its name, or its number.")] = None,
@@ -87,6 +88,10 @@ def classify(
         "tokenizer": {"kind": tokenizer, "vocab": vocab},
         "train": o.training(said),
     }
+    if pictured(data, out if resume else None):
+        o.without_words(flags)
+        run("images", flags, config, set_, import_, out, resume, overwrite, quiet, json_)
+        return
     run("classify", flags, config, set_, import_, out, resume, overwrite, quiet, json_)
 
 
@@ -259,6 +264,21 @@ def translate(
         "train": o.training(said),
     }
     run("translate", flags, config, set_, import_, out, resume, overwrite, quiet, json_)
+
+
+def pictured(data: str | None, resumed: Path | None) -> bool:
+    """Whether classes are those of pictures: by what the data hold, or by the run that is resumed."""
+    if data is None:
+        import json
+
+        file = None if resumed is None else resumed / "config.json"
+        try:
+            return file is not None and json.loads(file.read_text())["settings"]["task"] == "images"
+        except (OSError, ValueError, KeyError, TypeError):
+            return False  # `train` says what is wrong
+    from regard.data.images import holds
+
+    return holds(data)
 
 
 def run(

@@ -62,6 +62,8 @@ def evaluate(
     alpha: Annotated[float | None, typer.Option(min=0.0, help="Translators: power of the length. [1]")] = None,
     precision: Annotated[str | None, typer.Option(help="Translators: float32, float16 or int8. [float32]")] = None,
     alignments: Annotated[Path | None, typer.Option(help="Translators: true links (Pharaoh) of words.")] = None,
+    consensus: Annotated[int | None, typer.Option(min=2, help="Captioners: of so many drawn, the agreed one.")] = None,
+    boxes: Annotated[Path | None, typer.Option(help="Captioners: boxes of what words name, for pointing.")] = None,
     abstain: Annotated[float | None, typer.Option(help="Recall: the share of wrong answers that is borne.")] = None,
     import_: Imports = None,
     json_: Json = False,
@@ -69,7 +71,7 @@ def evaluate(
     """Measure a run on a file. Classifiers: accuracy, macro-F1, loss, and the numbers of each class. Language models:
     nats a token, perplexity, bits per character and byte, or the accuracy of the missing word. Translators: BLEU, chrF
     and TER by sacrebleu, with their signatures; `_lc` is without letter case. Recall: exact match, calibration and
-    abstention.
+    abstention. Captioners: BLEU-1 to 4, exact captions, and pointing where boxes are given.
 
     \b
     Examples:
@@ -80,7 +82,7 @@ def evaluate(
     opened = open_run(run, import_, "evaluate")
     given: dict[str, Any] = {"text": text, "label": label, "stride": stride, "source": source, "target": target}
     given |= {"references": references, "beam": beam, "alpha": alpha, "precision": precision, "alignments": alignments}
-    given["abstain"] = abstain
+    given |= {"abstain": abstain, "boxes": boxes, "consensus": consensus}
     given = {k: v for k, v in given.items() if v is not None}
     for name in given.keys() - inspect.signature(opened.evaluate).parameters.keys():
         said = "a second file" if name == "references" else f"--{name}"

@@ -27,6 +27,8 @@ KINDS = {
     "language": "regard.runs.language",
     "translate": "regard.runs.translate",
     "recall": "regard.runs.recall",
+    "caption": "regard.runs.caption",
+    "images": "regard.runs.images",
 }
 
 Say = Callable[[str], Any]

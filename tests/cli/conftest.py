@@ -126,3 +126,35 @@ def recalling(tmp_path_factory) -> Path:
         settings = {"book": book, "model": model, "tokenizer": {"vocab": 400}, "train": {"lr": 0.01}}
         regard.train("recall", files, epochs=3, settings=settings, out=folder / book, **quiet)
     return folder
+
+
+def write_pictures(folder: Path) -> None:
+    """train.zip and unseen.zip with their captions, photo.png, and pictures/ with a subfolder a class."""
+    import zipfile
+
+    from regard.data.scene_files import write
+
+    write(folder, 24, valid=2, unseen=4, size=32)
+    with zipfile.ZipFile(folder / "unseen.zip") as archive:
+        (folder / "photo.png").write_bytes(archive.read("unseen000001.png"))
+    with zipfile.ZipFile(folder / "train.zip") as archive:
+        for i, name in enumerate(archive.namelist()):
+            file = folder / "pictures" / ("even", "odd")[i % 2] / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(archive.read(name))
+
+
+@pytest.fixture(scope="session")
+def captioning(tmp_path_factory) -> Path:
+    """A folder with a small captioner, scenes, and a small classifier of pictures, that no test may change."""
+    import regard
+
+    folder = tmp_path_factory.mktemp("captioning")
+    write_pictures(folder)
+    quiet = {"progress": False, "say": lambda line: None}
+    files = [folder / "train.zip", folder / "train.captions.tsv"]
+    settings = {"model": {"channels": [8, 8], "dim": 16, "hidden": 16}, "data": {"size": 32}}
+    regard.train("caption", files, steps=2, settings=settings, out=folder / "scenes", **quiet)
+    settings = {"model": {"channels": [8, 8], "dim": 16, "heads": 2}, "data": {"size": 32}}
+    regard.train("images", folder / "pictures", steps=2, settings=settings, out=folder / "pictures-run", **quiet)
+    return folder

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import write_corpus, write_facts, write_pairs, write_reviews
+from conftest import write_corpus, write_facts, write_pairs, write_pictures, write_reviews
 from typer.main import get_command
 
 import regard
@@ -39,7 +39,7 @@ def test_every_command_has_an_example():
 
 
 @pytest.mark.parametrize("line", [e for e in examples() if not re.search(r"regard (demo|import|export)", e)])
-def test_example_runs(line, cli, trained, speaking, translating, recalling, tmp_path):
+def test_example_runs(line, cli, trained, speaking, translating, recalling, captioning, tmp_path):
     for name, count in (("test.csv", 20), ("new.csv", 5)):
         write_reviews(tmp_path / name, count, seed=1)
     (tmp_path / "lines.txt").write_text("We loved it.\n\nIt was dull.\n")
@@ -58,6 +58,10 @@ def test_example_runs(line, cli, trained, speaking, translating, recalling, tmp_
     for book in ("closed", "open"):
         if f"runs/{book}" in line and (f"--out runs/{book}" not in line or "--resume" in line):
             shutil.copytree(recalling / book, tmp_path / "runs" / book)
+    write_pictures(tmp_path)
+    for name, kept in (("scenes", "scenes"), ("pictures", "pictures-run")):
+        if f"runs/{name}" in line and (f"--out runs/{name}" not in line or "--resume" in line):
+            shutil.copytree(captioning / kept, tmp_path / "runs" / name)
     piped = re.match(r"cat (\S+) \| (.*)", line)
     stdin = (tmp_path / piped[1]).read_text() if piped else None
     code, out, err = cli(*shlex.split(piped[2] if piped else line)[1:], stdin=stdin)

@@ -1,0 +1,234 @@
+"""Pictures from a folder or a zip, decoded once into bytes of one size.
+
+Grey, CMYK, palettes and transparency become RGB (transparency over white); pictures are turned as their camera says; of
+an animation the first picture is taken. What cannot be read, and what would unpack to more than `MOST_PIXELS`, is left
+out. All of that is counted and named.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tempfile
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from regard.errors import UserError
+
+ENDINGS = {".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
+MOST_PIXELS = 64_000_000
+MOST_BYTES = 256 * 2**20
+"""Of one file: a zip can hold a file that unpacks to any size."""
+NAMED = 3  # examples in a note
+
+
+class Unreadable(Exception):
+    """Why a picture is left out."""
+
+
+@dataclass
+class Notes:
+    """What was met on the way, by kind, with examples."""
+
+    seen: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, what: str, name: str) -> None:
+        self.seen.setdefault(what, []).append(name)
+
+    def lines(self) -> list[str]:
+        return [f"{len(names):,} {what}: {named(names)}" for what, names in self.seen.items()]
+
+
+def named(names: Sequence[str]) -> str:
+    """A few of them, and how many more."""
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+@dataclass(frozen=True)
+class Files:
+    """Pictures by their name within a folder or a zip."""
+
+    path: Path
+    names: list[str]
+    open: Callable[[str], bytes]
+
+    def find(self, name: str) -> str | None:
+        """The picture of this name, or of this file name where only one has it."""
+        return self._known.get(name) or self._known.get(PurePosixPath(name.replace("\\", "/")).name)
+
+    @property
+    def _known(self) -> dict[str, str]:
+        if not hasattr(self, "_index"):
+            short = Counter(PurePosixPath(name).name for name in self.names)
+            index = {PurePosixPath(n).name: n for n in self.names if short[PurePosixPath(n).name] == 1}
+            object.__setattr__(self, "_index", index | {name: name for name in self.names})
+        return self._index  # type: ignore[attr-defined]
+
+
+def files(path: str | Path) -> Files:
+    """The pictures of a folder with all below it, or of a zip; a single picture is a folder of one."""
+    path = Path(path)
+    if path.is_dir():
+        names = sorted(str(p.relative_to(path).as_posix()) for p in path.rglob("*") if _wanted(p.name) and p.is_file())
+        found = Files(path, names, lambda name: _bounded(path / name))
+    elif not path.exists():
+        raise UserError(f"no folder, zip or picture {str(path)!r}")
+    elif zipfile.is_zipfile(path):
+        archive = zipfile.ZipFile(path)
+        names = sorted(n for n in archive.namelist() if _wanted(PurePosixPath(n).name) and "__MACOSX" not in n)
+        found = Files(path, names, lambda name: _unpacked(archive, name))
+    elif path.suffix.lower() == ".zip":
+        raise UserError(f"{path} is not a zip, or is cut short")
+    else:
+        found = Files(path.parent, [path.name], lambda name: _bounded(path.parent / name))
+    if not found.names:
+        raise UserError(f"{path} holds no pictures ({', '.join(sorted(ENDINGS))})")
+    return found
+
+
+def holds(path: str | Path) -> bool:
+    """Whether a folder or zip is one of pictures, by the first files that are met."""
+    path = Path(path)
+    if path.is_dir():
+        return any(_wanted(p.name) for p in islice(path.rglob("*"), 2000))
+    return path.suffix.lower() == ".zip" and zipfile.is_zipfile(path) and bool(files(path).names)
+
+
+def _wanted(name: str) -> bool:
+    return PurePosixPath(name).suffix.lower() in ENDINGS and not name.startswith(".")
+
+
+def _bounded(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise Unreadable("pictures of too many bytes are left out")
+        return path.read_bytes()
+    except OSError:
+        raise Unreadable("pictures cannot be opened and are left out") from None
+
+
+def _unpacked(archive: zipfile.ZipFile, name: str) -> bytes:
+    try:
+        with archive.open(name) as file:
+            raw = file.read(MOST_BYTES + 1)  # what the directory of a zip says of sizes need not be true
+    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError, EOFError, ValueError):
+        raise Unreadable("pictures cannot be unpacked and are left out") from None
+    if len(raw) > MOST_BYTES:
+        raise Unreadable("pictures of too many bytes are left out")
+    return raw
+
+
+def decode(raw: bytes, size: int, notes: Callable[[str], Any] = lambda what: None) -> np.ndarray:
+    """A picture (size, size, 3) of bytes, squeezed to a square; `notes` is told what it was. Raises `Unreadable`."""
+    from PIL import Image, ImageOps
+
+    try:
+        with Image.open(io.BytesIO(raw)) as image:
+            width, height = image.size
+            if width * height > MOST_PIXELS:
+                raise Unreadable(f"pictures of more than {MOST_PIXELS:,} pixels are refused")
+            if getattr(image, "n_frames", 1) > 1:
+                notes("animated pictures, of which the first frame is taken")
+            if image.mode in ("CMYK", "YCCK"):
+                notes("CMYK pictures, read as RGB")
+            elif image.mode in ("1", "L", "I", "F", "I;16", "LA"):
+                notes("grey pictures, read as RGB")
+            image.draft("RGB", (2 * size, 2 * size))  # a JPEG can be unpacked smaller
+            turned = ImageOps.exif_transpose(image)
+            flat = _rgb(turned)
+            if flat.size != (size, size):
+                flat = flat.resize((size, size), Image.Resampling.BICUBIC, reducing_gap=3.0)
+            return np.asarray(flat, np.uint8)
+    except Unreadable:
+        raise
+    except Image.DecompressionBombError:
+        raise Unreadable(f"pictures of more than {MOST_PIXELS:,} pixels are refused") from None
+    except Exception:  # Pillow raises many kinds for what is broken: OSError, SyntaxError, ValueError, struct.error
+        raise Unreadable("pictures are broken and left out") from None
+
+
+def _rgb(image: Any) -> Any:
+    from PIL import Image
+
+    if image.mode in ("I", "F", "I;16"):  # 16 bits and more: the whole range becomes 0 to 255
+        values = np.asarray(image, np.float64)
+        top = values.max(initial=0.0)
+        scale = 255 / (65535 if top > 255 else 255)
+        return Image.fromarray(np.clip(values * scale, 0, 255).astype(np.uint8)).convert("RGB")
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        over = Image.new("RGBA", image.size, "white")
+        over.alpha_composite(image.convert("RGBA"))
+        return over.convert("RGB")
+    return image.convert("RGB")
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """array (n, size, size, 3) of bytes, on disk and not in memory; the name of each, and a fingerprint of all."""
+
+    array: np.ndarray
+    names: list[str]
+    notes: list[str]
+    fingerprint: str
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def read(source: Files, names: Iterable[str], size: int, told: Callable[[int], Any] | None = None) -> Pictures:
+    """Decode the named pictures, each once, into a file that goes away with the array."""
+    wanted, notes, kept = list(names), Notes(), []
+    digest = hashlib.blake2b(f"{size}".encode(), digest_size=16)
+    with tempfile.TemporaryFile() as room:
+        for name, picture in decoded(source, wanted, size, notes):
+            room.write(picture.tobytes())
+            digest.update(name.encode())
+            digest.update(picture.tobytes())
+            kept.append(name)
+            if told is not None:
+                told(len(kept))
+        room.flush()
+        if not kept:
+            raise UserError(f"no picture of {source.path} can be read: {'; '.join(notes.lines())}")
+        array = np.memmap(room, np.uint8, "r", shape=(len(kept), size, size, 3))
+    return Pictures(array, kept, notes.lines(), digest.hexdigest())
+
+
+def part(array: np.ndarray, rows: Sequence[int] | np.ndarray) -> np.ndarray:
+    """These pictures of an array, again on disk."""
+    chosen = np.asarray(rows, np.int64)
+    with tempfile.TemporaryFile() as room:
+        for first in range(0, len(chosen), 256):
+            room.write(array[chosen[first : first + 256]].tobytes())
+        room.flush()
+        return np.memmap(room, np.uint8, "r", shape=(len(chosen), *array.shape[1:]))
+
+
+def decoded(source: Files, names: Iterable[str], size: int, notes: Notes) -> Iterator[tuple[str, np.ndarray]]:
+    """Those that can be read, with their names."""
+    for name in names:
+        try:
+            yield name, decode(source.open(name), size, lambda what, name=name: notes.add(what, name))
+        except Unreadable as problem:
+            notes.add(str(problem), name)
+
+
+def by_class(path: str | Path) -> tuple[Files, list[str], list[str]]:
+    """A folder (or zip) with one subfolder a class: the pictures' names, and the class of each."""
+    found = files(path)
+    inner = [PurePosixPath(name).parts for name in found.names]
+    depth = 1 if len({parts[0] for parts in inner}) == 1 and min(map(len, inner)) > 2 else 0  # a zip of one folder
+    kept = [(name, parts[depth]) for name, parts in zip(found.names, inner, strict=True) if len(parts) > depth + 1]
+    if len({label for _, label in kept}) < 2:
+        raise UserError(
+            f"{path} wants one subfolder of pictures for each class, two or more; given {named(found.names)}"
+        )
+    return found, [name for name, _ in kept], [label for _, label in kept]

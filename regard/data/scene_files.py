@@ -1,0 +1,41 @@
+"""Generated scenes as files: for each part a zip of pictures, its captions, and the boxes of what words name.
+
+train.zip  train.captions.tsv  train.boxes.tsv      valid.*, of the same things      unseen.*, with things set aside
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from regard.data.scenes import Scene, generate
+
+
+def write(folder: Path, count: int, *, seed: int = 0, size: int = 64, valid: int = 500, unseen: int = 500) -> None:
+    """The three parts; each scene of each is another."""
+    folder.mkdir(parents=True, exist_ok=True)
+    whole = generate(count + valid, seed, size=size)
+    parts = {"train": whole[:count], "valid": whole[count:], "unseen": generate(unseen, seed, size=size, unseen=True)}
+    for name, scenes in parts.items():
+        _part(folder, name, scenes, size)
+
+
+def _part(folder: Path, part: str, scenes: Sequence[Scene], size: int) -> None:
+    from PIL import Image
+
+    names = [f"{part}{i:06d}.png" for i in range(len(scenes))]
+    with zipfile.ZipFile(folder / f"{part}.zip", "w") as archive:
+        for name, scene in zip(names, scenes, strict=True):
+            file = io.BytesIO()
+            Image.fromarray(scene.picture).save(file, "PNG", compress_level=1)
+            archive.writestr(zipfile.ZipInfo(name), file.getvalue())  # no date: the same seed writes the same bytes
+    lines = [f"{name}\t{scene.sentence}\n" for name, scene in zip(names, scenes, strict=True)]
+    (folder / f"{part}.captions.tsv").write_text("".join(lines), encoding="utf-8")
+    boxes = [
+        "\t".join((name, str(word), *(f"{edge / size:.5f}" for edge in box))) + "\n"
+        for name, scene in zip(names, scenes, strict=True)
+        for word, box in scene.named
+    ]
+    (folder / f"{part}.boxes.tsv").write_text("".join(boxes), encoding="utf-8")

@@ -1,0 +1,63 @@
+"""Spatial self-attention that names what a picture shows (Vaswani et al. 2017 over a grid, as in Parmar et al. 2018,
+Image Transformer; a convolutional stem as in Xiao et al. 2021, Early Convolutions Help Transformers See Better).
+
+    M = eye(picture) + PE(y, x)        M = block_l(M)        class = softmax(W_c pool(LN(M)) + b_c)
+
+Query, key and value are indexed by (y, x). Any mechanism that regards its own sequence: dot, relative (2-D distances),
+local-2d (neighbours, in linear cost); any positions: axial, learned, rotary. Pooled by attention, which is recorded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from regard.layers import Pool
+from regard.models.output import Classified
+from regard.models.sight import Sight
+from regard.places import Grid, Places
+from regard.sizes import positive
+
+
+@dataclass(frozen=True)
+class Config:
+    """`channels` of each stage of the eye, which halves the picture; `layers` of spatial self-attention after it."""
+
+    channels: tuple[int, ...] = (32, 64)
+    blocks: int = 1
+    dim: int = 64
+    layers: int = 2
+    heads: int = 4
+    mechanism: str = "dot"
+    positions: str = "axial"
+    dropout: float = 0.1
+
+    def build(self, classes: int) -> ImageClassifier:
+        positive("attention", dim=self.dim, heads=self.heads, classes=classes)
+        return ImageClassifier(classes, self)
+
+
+class ImageClassifier(nn.Module):
+    def __init__(self, classes: int, config: Config):
+        super().__init__()
+        self.config = c = config
+        self.sight = Sight(
+            c.channels,
+            c.dim,
+            blocks=c.blocks,
+            layers=c.layers,
+            heads=c.heads,
+            mechanism=c.mechanism,
+            positions=c.positions,
+            dropout=c.dropout,
+        )
+        self.pool = Pool(c.dim)
+        self.head = nn.Linear(c.dim, classes)
+
+    def forward(self, pictures: Tensor) -> Classified:
+        """(b, height, width, 3) to logits (b, classes)."""
+        grid = self.sight(pictures)
+        places = Places(range(1), Grid(*grid.shape[1:3]), rows="hops", columns="grid")
+        read, _ = self.pool(grid.flatten(1, 2), places=places)
+        return Classified(self.head(read[:, 0]))

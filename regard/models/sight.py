@@ -1,0 +1,59 @@
+"""What looking at a picture gives: a grid of vectors that know where they stand.
+
+    M = eye(picture) + PE(y, x)        M = block_l(M), `layers` of spatial self-attention
+
+Query, key and value of the blocks are indexed by (y, x), with any mechanism (local-2d: neighbours only, in linear cost)
+and any positions (axial, relative). What captioners and image classifiers have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from regard import positions as places
+from regard.layers import EncoderBlock, FeedForward, MultiHead, PreNorm
+from regard.layers.dropout import Dropout
+from regard.layers.eye import Eye
+from regard.layers.stack import Stack
+from regard.places import Grid
+
+
+class Sight(nn.Module):
+    def __init__(
+        self,
+        channels: Sequence[int],
+        dim: int,
+        *,
+        blocks: int = 1,
+        layers: int = 0,
+        heads: int = 4,
+        mechanism: str = "dot",
+        positions: str = "axial",
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.eye = Eye(channels, dim, blocks=blocks, dropout=dropout)
+        self.positions = places.build(positions, dim, heads)
+        inside = self.positions if self.positions.inside else None
+        self.layers = Stack[EncoderBlock](
+            EncoderBlock(
+                MultiHead(dim, heads, mechanism, positions=inside),
+                FeedForward(dim, 2 * dim),
+                residual=PreNorm,
+                dropout=dropout,
+            )
+            for _ in range(layers)
+        )
+        self.norm = nn.LayerNorm(dim)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """(b, height, width, 3) to (b, rows, columns, dim)."""
+        seen = self.eye(pictures)
+        grid = Grid(*seen.shape[1:3])
+        x = self.positions.embed(seen.flatten(1, 2), grid)
+        for layer in self.layers:
+            x = layer(x, at=grid)
+        return self.dropout(self.norm(x)).unflatten(1, seen.shape[1:3])

@@ -1,0 +1,58 @@
+"""The page of `regard caption`: each word with its map over the picture."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.data import images
+from regard.runs.caption_run import Captioned, CaptionRun
+from regard.viewer import caption as viewer
+
+SIDE = 512  # pixels of a picture on the page, at most
+MOST = 40  # pictures on a page
+
+
+def page(run: CaptionRun, found: Sequence[Captioned], paths: Sequence[Path]) -> str:
+    """One self-contained document. Pictures are shown as they are, and not as small as they were read."""
+    shown = []
+    sources = [(source, name) for source in map(images.files, paths) for name in source.names]
+    known = {name: source for source, name in sources}
+    for one in found[:MOST]:
+        assert one.maps is not None
+        picture = images.decode(known[one.name].open(one.name), _side(run.side))
+        rows, columns = one.maps.shape[1:]
+        shown.append(
+            {
+                "name": one.name,
+                "caption": one.text,
+                "words": one.words,
+                "score": one.score,
+                "rows": rows,
+                "columns": columns,
+                "maps": [[round(float(w), 6) for w in map_.ravel()] for map_ in one.maps],
+                "picture": _embedded(picture),
+            }
+        )
+    notes = [f"Only the first {MOST} of {len(found):,} pictures are shown."] if len(found) > MOST else []
+    model = run.settings.model_name
+    about: dict[str, Any] = {"title": "Where each word was looked for", "model": model, "run": str(run.folder or "")}
+    return viewer.page({**about, "pictures": shown, "notes": notes})
+
+
+def _side(read: int) -> int:
+    """A multiple of what the model reads, so that cells end where pixels do."""
+    return max(1, SIDE // read) * read
+
+
+def _embedded(picture: np.ndarray) -> str:
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, "JPEG", quality=88)
+    return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode()

@@ -1,0 +1,174 @@
+"""A trained captioner in Python: caption, with where it looked for each word, and evaluate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from regard.data import captions, images
+from regard.data.tokenizer import EOS, SPECIAL
+from regard.decoding import Beam
+from regard.decoding.beam import Said
+from regard.decoding.consensus import Consensus
+from regard.decoding.describe import Describer
+from regard.errors import UserError
+from regard.runs.run import Run
+from regard.tasks.caption import GREY, measure, share_on, word_maps
+from regard.tasks.caption_scores import scores
+
+NEVER = [i for i in range(len(SPECIAL)) if i != EOS]
+"""Special tokens are no words, so none is said; [EOS] ends a caption."""
+MAPS_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class Captioned:
+    """What was said of a picture. `score` is the mean log chance of a word; `words` are those of the text, and `maps`
+    (words, rows, columns), where asked for, says where each was looked for: each sums to one."""
+
+    name: str
+    text: str
+    score: float
+    words: list[str]
+    ended: bool
+    maps: np.ndarray | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"picture": self.name, "caption": self.text, "score": self.score, "ended": self.ended}
+        if self.maps is not None:
+            told |= {"words": self.words, "maps": np.round(self.maps.astype(float), 6).tolist()}
+        return told
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class CaptionRun(Run):
+    """A run of `caption`."""
+
+    @property
+    def verbs(self) -> tuple[str, ...]:
+        return ("caption", "evaluate")
+
+    @property
+    def side(self) -> int:
+        return self.settings.data.size
+
+    @property
+    def limit(self) -> int:
+        """The most words that are said."""
+        return min(self.settings.data.longest, 2 * self.config["data"]["train"]["longest"]) + 1
+
+    def pictures(self, path: str | Path | Sequence[str | Path], say: Callable[[str], Any] = print) -> images.Pictures:
+        """Pictures of a file, a folder or a zip, or of several of them, as the model reads them."""
+        paths = [path] if isinstance(path, str | Path) else list(path)
+        found = [images.read(source, source.names, self.side) for source in map(images.files, paths)]
+        for note in (note for part in found for note in part.notes):
+            say(note)
+        if len(found) == 1:
+            return found[0]
+        names = [name for part in found for name in part.names]
+        return images.Pictures(np.concatenate([part.array for part in found]), names, [], "")
+
+    def caption(
+        self,
+        path: str | Path | Sequence[str | Path],
+        *,
+        beam: int = 5,
+        alpha: float = 0.7,
+        consensus: int = 0,
+        maps: bool = False,
+        told: Callable[[int], Any] | None = None,
+        say: Callable[[str], Any] = print,
+    ) -> list[Captioned]:
+        """What each picture shows. `beam` 1 is greedy; `consensus` captions are drawn instead and the one
+        is taken that most agree with (decoding/consensus.py); `maps` says where each word was looked for."""
+        found = self.pictures(path, say)
+        return self.describe(
+            found.array, found.names, beam=beam, alpha=alpha, consensus=consensus, maps=maps, told=told
+        )
+
+    def describe(
+        self,
+        pictures: np.ndarray,
+        names: Sequence[str] | None = None,
+        *,
+        beam: int = 5,
+        alpha: float = 0.7,
+        consensus: int = 0,
+        maps: bool = False,
+        told: Callable[[int], Any] | None = None,
+    ) -> list[Captioned]:
+        """The same for pictures (n, side, side, 3) of bytes."""
+        seen = np.full_like(pictures, GREY) if self.settings.data.blank else pictures
+        best = self._said(seen, Consensus(consensus) if consensus else Beam(beam, alpha), told)
+        drawn = self.maps(seen, [said.ids for said in best]) if maps else [None] * len(best)
+        names = names or [str(i) for i in range(len(best))]
+        made = []
+        for name, said, map_ in zip(names, best, drawn, strict=True):
+            text = self.words.decode(said.ids).strip()
+            words = [self.words.decode([id]).strip() for id in said.ids]
+            made.append(Captioned(name, text, said.score, words, said.ended, map_))
+        return made
+
+    def _said(
+        self, pictures: np.ndarray, how: Beam | Consensus, told: Callable[[int], Any] | None = None
+    ) -> list[Said]:
+        found = Describer(self.net, never=NEVER).write(pictures, how=how, limit=self.limit, told=told)
+        return [said[0] for said in found]
+
+    def maps(self, pictures: np.ndarray, rows: Sequence[Sequence[int]]) -> list[np.ndarray]:
+        """Where each of these words was looked for, (words, rows, columns) of each picture, and not the end."""
+        found: list[np.ndarray] = []
+        for first in range(0, len(rows), MAPS_AT_ONCE):
+            part = slice(first, first + MAPS_AT_ONCE)
+            seen = torch.from_numpy(np.array(pictures[part]))
+            ended = [[*row, EOS] for row in rows[part]]
+            found += [map_[:-1] for map_ in word_maps(self.net, seen, ended)]
+        return found
+
+    def point(self, pictures: np.ndarray, texts: Sequence[str], boxes: Sequence[Sequence[captions.Named]]) -> float:
+        """How much of the attention falls on what a word names, in the mean over these words, when the caption is
+        `texts`: by the map that entered the state which that word is said from."""
+        rows = [list(self.words.encode(text).ids) for text in texts]
+        drawn = self.maps(pictures, rows)
+        shares = [share_on(map_[word], box) for map_, named in zip(drawn, boxes, strict=True) for word, box in named]
+        if not shares:
+            raise UserError("no box belongs to one of these pictures")
+        return float(np.mean(shares))
+
+    def evaluate(
+        self,
+        data: str | Path,
+        references: str | Path | None = None,
+        *,
+        boxes: str | Path | None = None,
+        beam: int = 5,
+        alpha: float = 0.7,
+        consensus: int = 0,
+        told: Callable[[int], Any] | None = None,
+        say: Callable[[str], Any] = print,
+    ) -> dict[str, Any]:
+        """BLEU-1 to 4 of captions of pictures against their references, the share that is word by word one of them, and
+        nats a word. `boxes` says where what a word names is: `pointing` is the share of attention that falls there."""
+        if references is None:
+            raise UserError("pictures and their captions are wanted: regard evaluate RUN PICTURES CAPTIONS")
+        part = captions.read(data, references, self.side)
+        for note in part.notes:
+            say(note)
+        found = self.describe(part.pictures, part.names, beam=beam, alpha=alpha, consensus=consensus, told=told)
+        measured: dict[str, Any] = {"rows": len(found), **({"consensus": consensus} if consensus else {"beam": beam})}
+        measured |= scores([one.text for one in found], part.captions)
+        if boxes is not None:
+            known = captions.boxes(boxes)
+            named = [known.get(name, []) for name in part.names]
+            measured["pointing"] = self.point(part.pictures, [each[0] for each in part.captions], named)
+        from regard.runs.caption import encode
+
+        rows, _ = encode(part, self.words, None)
+        return measured | measure(self.net, part.pictures, rows, blank=self.settings.data.blank)

@@ -1,0 +1,83 @@
+"""`regard train caption`, `caption`, `scenes`, and classes of pictures through `train classify`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+from conftest import write_pictures
+
+
+def test_scenes_are_written_the_same_again(cli, tmp_path):
+    for name in ("a", "b"):
+        code, out, err = cli("scenes", "--count", "5", "--others", "3", "--size", "32", "--seed", "4", "--out", name)
+        assert code == 0, err
+    assert "5 scenes" in out
+    for file in ("train.zip", "unseen.captions.tsv", "valid.boxes.tsv"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+    assert len((tmp_path / "a" / "unseen.captions.tsv").read_text().splitlines()) == 3
+
+
+def test_a_picture_is_captioned_with_its_maps(cli, captioning, tmp_path):
+    write_pictures(tmp_path)
+    run = str(captioning / "scenes")
+    code, out, err = cli("caption", run, "photo.png", "--out", "maps.json", "--json")
+    assert code == 0, err
+    told = json.loads(out)
+    assert told["picture"] == "photo.png"
+    assert json.loads((tmp_path / "maps.json").read_text()) == [told]
+    assert all(abs(sum(map(sum, map_)) - 1) < 1e-3 for map_ in told["maps"])
+    code, out, err = cli("caption", run, "photo.png", "--out", "look.html")
+    assert code == 0, err
+    page = (tmp_path / "look.html").read_text()
+    assert "data:image/jpeg" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    code, out, _ = cli("caption", run, "unseen.zip", "photo.png")
+    assert len(out.splitlines()) == 5
+
+
+def test_what_cannot_be_captioned_is_said(cli, captioning, tmp_path):
+    write_pictures(tmp_path)
+    (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8 and no more")
+    run = str(captioning / "scenes")
+    for words, said in (
+        (("caption", run, "broken.jpg"), "broken"),
+        (("caption", run, "gone.jpg"), "no folder, zip or picture"),
+        (("caption", run, "photo.png", "--out", "look.txt"), ".html"),
+        (("caption", str(captioning / "pictures-run"), "photo.png"), "cannot caption"),
+        (("train", "caption", "train.zip"), "PICTURES CAPTIONS"),
+        (("train", "caption", "train.zip", "gone.tsv"), "no file of captions"),
+        (("evaluate", run, "unseen.zip", "unseen.captions.tsv", "--stride", "3"), "--stride"),
+    ):
+        code, _, err = cli(*words)
+        assert code == 2, words
+        assert said in err, err
+
+
+def test_evaluate_with_boxes(cli, captioning, tmp_path):
+    write_pictures(tmp_path)
+    words = ("evaluate", str(captioning / "scenes"), "unseen.zip", "unseen.captions.tsv", "--boxes", "unseen.boxes.tsv")
+    code, out, err = cli(*words, "--json")
+    assert code == 0, err
+    assert 0 < json.loads(out)["pointing"] < 1
+
+
+def test_classify_on_a_folder_of_pictures(cli, captioning, tmp_path):
+    write_pictures(tmp_path)
+    small = ["--set", "model.channels=[8]", "--set", "model.dim=16", "--set", "data.size=32"]
+    code, out, err = cli("train", "classify", "pictures", "--steps", "2", "--out", "run", "-q", "--json", *small)
+    assert code == 0, err
+    assert set(json.loads(out)["labels"]) == {"even", "odd"}
+    code, out, err = cli("predict", "run", "photo.png", "--json")
+    assert code == 0, err
+    assert json.loads(out)["label"] in ("even", "odd")
+    assert cli("train", "classify", "--resume", "--out", "run")[0] == 0
+    code, out, err = cli("evaluate", "run", "pictures", "--json")
+    assert json.loads(out)["rows"] == 24
+    code, _, err = cli("train", "classify", "pictures", "--text", "review")
+    assert code == 2
+    assert "--text" in err
+    shutil.rmtree(tmp_path / "pictures" / "odd")
+    code, _, err = cli("train", "classify", "pictures", "--out", "other")
+    assert code == 2
+    assert "two classes" in err

@@ -1,0 +1,225 @@
+"""Pictures of all kinds: broken, grey, CMYK, huge, animated, transparent, turned; folders, zips, classes."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from regard.data import captions, images
+from regard.errors import UserError
+
+
+def picture(colour=(200, 30, 40), size=(20, 12), mode="RGB", form="PNG", **options) -> bytes:
+    file = io.BytesIO()
+    image = Image.new("RGB", size, colour).convert(mode)
+    image.save(file, form, **options)
+    return file.getvalue()
+
+
+def bomb(width=60_000, height=60_000) -> bytes:
+    """A PNG of a few bytes that says it has 3.6 billion pixels."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"\0" * 100)) + chunk(b"IEND", b"")
+    )
+
+
+def test_a_picture_is_bytes_of_one_size():
+    found = images.decode(picture(), 16)
+    assert found.shape == (16, 16, 3)
+    assert found.dtype == np.uint8
+    assert (found == (200, 30, 40)).all()
+
+
+@pytest.mark.parametrize(
+    ("mode", "form", "said"),
+    [("L", "PNG", "grey"), ("CMYK", "JPEG", "CMYK"), ("1", "PNG", "grey"), ("P", "GIF", ""), ("I", "PNG", "grey")],
+)
+def test_other_colours_become_red_green_blue(mode, form, said):
+    told: list[str] = []
+    found = images.decode(picture((90, 90, 90), mode=mode, form=form), 16, told.append)
+    assert found.shape == (16, 16, 3)
+    wanted = 255 if mode == "1" and found.mean() > 100 else 0 if mode == "1" else 90
+    assert abs(found.astype(int).mean() - wanted) < (130 if mode == "1" else 4)
+    assert [said in note for note in told] == ([True] if said else [])
+
+
+def test_what_is_transparent_is_white():
+    file = io.BytesIO()
+    Image.new("RGBA", (8, 8), (255, 0, 0, 0)).save(file, "PNG")
+    assert (images.decode(file.getvalue(), 8) == 255).all()
+
+
+def test_sixteen_bits_keep_their_light():
+    file = io.BytesIO()
+    Image.fromarray(np.full((8, 8), 32768, np.uint16)).save(file, "PNG")
+    assert abs(int(images.decode(file.getvalue(), 8).mean()) - 127) <= 1
+
+
+def test_a_picture_is_turned_as_its_camera_says():
+    values = np.zeros((16, 16, 3), np.uint8)
+    values[:8] = 255  # light above
+    file, exif = io.BytesIO(), Image.Exif()
+    exif[0x0112] = 3  # upside down
+    Image.fromarray(values).save(file, "JPEG", exif=exif, quality=95)
+    found = images.decode(file.getvalue(), 16)
+    assert found[12:].mean() > 240
+    assert found[:4].mean() < 15
+
+
+def test_an_animation_gives_its_first_picture():
+    frames = [Image.new("RGB", (9, 9), colour) for colour in ("red", "blue")]
+    file, told = io.BytesIO(), []
+    frames[0].save(file, "GIF", save_all=True, append_images=frames[1:])
+    found = images.decode(file.getvalue(), 9, told.append)
+    assert found[0, 0].tolist() == [255, 0, 0]
+    assert "animated" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"), [(b"", "broken"), (b"no picture", "broken"), (picture()[:40], "broken"), (bomb(), "refused")]
+)
+def test_what_cannot_be_read_says_why(raw, said):
+    with pytest.raises(images.Unreadable, match=said):
+        images.decode(raw, 16)
+
+
+def test_a_bomb_is_refused_by_its_size_alone(monkeypatch):
+    monkeypatch.setattr(images, "MOST_PIXELS", 100)
+    with pytest.raises(images.Unreadable, match="more than 100 pixels"):
+        images.decode(picture(size=(20, 12)), 16)
+
+
+@pytest.fixture
+def mixed(tmp_path):
+    """Good and bad ones, as a folder and as a zip."""
+    raws = {"good.png": picture(), "deep/other.jpg": picture((0, 0, 255), form="JPEG"), "broken.jpg": b"\xff\xd8\xff"}
+    raws |= {"grey.png": picture((9, 9, 9), mode="L"), "bomb.png": bomb(), "notes.txt": b"no picture"}
+    for name, raw in raws.items():
+        (tmp_path / "all" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "all" / name).write_bytes(raw)
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        for name, raw in raws.items():
+            archive.writestr(name, raw)
+    return tmp_path
+
+
+@pytest.mark.parametrize("kind", ["all", "all.zip"])
+def test_bad_pictures_are_counted_and_named(mixed, kind):
+    source = images.files(mixed / kind)
+    found = images.read(source, source.names, 16)
+    assert found.names == ["deep/other.jpg", "good.png", "grey.png"]
+    assert isinstance(found.array, np.memmap)
+    assert found.array.shape == (3, 16, 16, 3)
+    assert (found.array[1] == (200, 30, 40)).all()
+    notes = "\n".join(found.notes)
+    assert "1 pictures are broken and left out: broken.jpg" in notes
+    assert "refused: bomb.png" in notes
+    assert "grey.png" in notes
+
+
+def test_a_zip_that_unpacks_to_too_much_is_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(images, "MOST_BYTES", 1000)
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("large.png", b"\0" * 5000)
+        archive.writestr("small.png", picture())
+    source = images.files(tmp_path / "a.zip")
+    found = images.read(source, source.names, 16)
+    assert found.names == ["small.png"]
+    assert "too many bytes" in found.notes[0]
+
+
+def test_same_pictures_same_fingerprint(mixed):
+    source = images.files(mixed / "all")
+    first, again = (images.read(source, ["good.png", "grey.png"], 16).fingerprint for _ in range(2))
+    assert first == again
+    assert images.read(source, ["good.png"], 16).fingerprint != first
+    assert images.read(source, ["good.png", "grey.png"], 32).fingerprint != first
+
+
+@pytest.mark.parametrize(
+    ("make", "said"), [("none", "no folder"), ("empty", "holds no pictures"), ("cut.zip", "not a zip")]
+)
+def test_no_pictures_is_an_error(tmp_path, make, said):
+    if make == "empty":
+        (tmp_path / make).mkdir()
+    if make == "cut.zip":
+        (tmp_path / make).write_bytes(b"PK\3\4 and no more")
+    with pytest.raises(UserError, match=said):
+        images.files(tmp_path / make)
+
+
+def test_classes_are_subfolders(tmp_path):
+    for name in ("cats/a.png", "cats/b.png", "dogs/a.png", "loose.png"):
+        (tmp_path / "p" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "p" / name).write_bytes(picture())
+    _, names, labels = images.by_class(tmp_path / "p")
+    assert dict(zip(names, labels, strict=True)) == {"cats/a.png": "cats", "cats/b.png": "cats", "dogs/a.png": "dogs"}
+    with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:  # everything in one folder of the zip
+        for name in ("p/cats/a.png", "p/dogs/b.png"):
+            archive.writestr(name, picture())
+    assert images.by_class(tmp_path / "p.zip")[2] == ["cats", "dogs"]
+    with pytest.raises(UserError, match="two classes"):
+        images.by_class(tmp_path / "p" / "cats")
+
+
+# Captions
+
+
+def test_captions_find_their_pictures(mixed):
+    table = (
+        "good.png\tA red  Square, isn't it .\nother.jpg#1\tBlue!\ngood.png\tRed\ngone.png\tno picture\ngrey.png\t. \n"
+    )
+    (mixed / "c.tsv").write_text(table)
+    found = captions.read(mixed / "all", mixed / "c.tsv", 16)
+    assert found.names == ["good.png", "deep/other.jpg"]
+    assert found.captions == [["a red square isn't it", "red"], ["blue"]]
+    notes = "\n".join(found.notes)
+    assert "1 captions have no picture and are left out: gone.png" in notes
+    assert "1 captions are empty and left out: grey.png" in notes
+    assert "3 pictures have no caption" in notes
+
+
+def test_csv_and_coco_say_the_same(mixed):
+    (mixed / "c.csv").write_text('image,caption\ngood.png,"a red square, really"\n')
+    (mixed / "c.json").write_text(
+        '{"images": [{"id": 7, "file_name": "good.png"}], '
+        '"annotations": [{"image_id": 7, "caption": "A red square, really."}, {"image_id": 8, "caption": "lost"}]}'
+    )
+    for name in ("c.csv", "c.json"):
+        assert captions.read(mixed / "all", mixed / name, 16).captions == [["a red square really"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.tsv", "good.png a red square\n", "a tab and a caption"),
+        ("a.tsv", "", "holds no captions"),
+        ("a.tsv", "other\tone\n", "names a picture"),
+        ("a.json", "{}", "COCO"),
+        ("a.json", "[", "COCO"),
+        ("a.json", '{"images": [3], "annotations": []}', "COCO"),
+    ],
+)
+def test_bad_tables_are_errors(mixed, name, text, said):
+    (mixed / name).write_text(text)
+    with pytest.raises(UserError, match=said):
+        captions.read(mixed / "all", mixed / name, 16)
+
+
+def test_boxes_are_read_and_checked(tmp_path):
+    (tmp_path / "b.tsv").write_text("a.png\t1\t0.1\t0.2\t0.3\t0.4\n")
+    assert captions.boxes(tmp_path / "b.tsv") == {"a.png": [(1, (0.1, 0.2, 0.3, 0.4))]}
+    (tmp_path / "b.tsv").write_text("a.png\t1\t0.1\n")
+    with pytest.raises(UserError, match="line 1"):
+        captions.boxes(tmp_path / "b.tsv")

@@ -1,0 +1,75 @@
+"""Generated scenes: what the sentence says is what the picture shows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from regard.data.scenes import COLOURS, RELATIONS, SHAPES, generate, things
+from regard.errors import UserError
+
+
+def centre(box):
+    left, top, right, bottom = box
+    return (top + bottom) / 2, (left + right) / 2
+
+
+def parted(sentence: str) -> tuple[tuple[str, str], str, tuple[str, str]]:
+    words = sentence.split()
+    return (words[1], words[2]), " ".join(words[3:-3]), (words[-2], words[-1])
+
+
+@pytest.mark.parametrize("size", [64, 41])
+def test_the_sentence_is_true(size):
+    for scene in generate(60, 3, size=size):
+        first, relation, second = parted(scene.sentence)
+        boxes = dict(scene.named)
+        words = scene.sentence.split()
+        assert [words[i] for i in sorted(boxes)] == [*first, *second]
+        (y1, x1), (y2, x2) = centre(boxes[1]), centre(boxes[len(words) - 1])
+        dy, dx = RELATIONS[relation]
+        if dy:
+            assert dy * (y2 - y1) > 2 * abs(x2 - x1) * 0.5
+        else:
+            assert dx * (x2 - x1) > 2 * abs(y2 - y1) * 0.5
+        assert boxes[1][2] - boxes[1][0] > boxes[len(words) - 1][2] - boxes[len(words) - 1][0]  # the larger comes first
+        for box in boxes.values():
+            assert min(box) >= 0
+            assert max(box) <= size
+
+
+def test_each_box_holds_its_colour_and_nothing_lies_outside():
+    for scene in generate(40, 1):
+        first, _, second = parted(scene.sentence)
+        boxes, outside = dict(scene.named), np.ones((64, 64), bool)
+        for word, (colour, shape) in ((1, first), (len(scene.sentence.split()) - 1, second)):
+            left, top, right, bottom = boxes[word]
+            inner = scene.picture[int(top) : int(np.ceil(bottom)), int(left) : int(np.ceil(right))].reshape(-1, 3)
+            near = np.abs(inner.astype(int) - COLOURS[colour]).max(1) < 30
+            assert near.mean() > (0.15 if shape in ("ring", "cross") else 0.3), scene.sentence
+            outside[int(top) : int(np.ceil(bottom)), int(left) : int(np.ceil(right))] = False
+        assert scene.picture[outside].max() < 115  # ground and its noise
+
+
+def test_things_set_aside_are_seen_in_no_scene_to_learn_from():
+    known, aside = things()
+    assert not set(known) & set(aside)
+    assert len(known) + len(aside) == len(COLOURS) * len(SHAPES)
+    assert {c for c, _ in aside} == set(COLOURS)
+    for shape in {s for _, s in aside}:
+        assert sum(s == shape for _, s in known) >= 4
+    seen = {thing for scene in generate(400, 0) for thing in parted(scene.sentence)[::2]}
+    assert not seen & set(aside)
+    for scene in generate(50, 0, unseen=True):
+        assert set(parted(scene.sentence)[::2]) & set(aside)
+
+
+def test_same_seed_same_scenes():
+    first, again, other = generate(5, 2), generate(5, 2), generate(5, 3)
+    assert all((a.picture == b.picture).all() and a.sentence == b.sentence for a, b in zip(first, again, strict=True))
+    assert any(a.sentence != b.sentence for a, b in zip(first, other, strict=True))
+
+
+def test_too_small_is_an_error():
+    with pytest.raises(UserError, match="32 pixels"):
+        generate(1, 0, size=16)
