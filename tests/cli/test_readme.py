@@ -15,7 +15,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README, re.S)
 CHAINS = [
     block.split("\n")
     for block in re.findall(r"(?:^    regard .*\n)+", README, re.M)
-    if "train language" in block or "train translate" in block
+    if any(f"train {task}" in block for task in ("language", "translate", "recall"))
 ]
 """Blocks whose commands build on one another."""
 COMMANDS = [line.split(" #")[0].strip() for line in re.findall(r"^    (regard .*)$", README, re.M)]
@@ -37,7 +37,9 @@ def test_commands_run(line, cli, trained, tmp_path):
     write_reviews(tmp_path / "test.csv", 20)
     if "train" not in line:
         shutil.copytree(trained, tmp_path / "runs" / "han")
-    code, _, err = cli(*shlex.split(line.replace("--budget 2min", "--steps 2"))[1:])
+    short = "--budget 2steps --seeds 1" if "compare" in line else "--steps 2"
+    line = re.sub(r"--budget 2min( --seeds \d)?", short, line)
+    code, _, err = cli(*shlex.split(line)[1:])
     assert code == 0, err
 
 
