@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -130,7 +131,9 @@ def caption(
     if out is not None and ending not in (".html", ".json"):
         raise UserError(f"--out writes a page (.html) or the maps (.json), and was given {str(out)!r}")
     opened = open_run(folder, import_, "caption")
-    found = opened.caption(pictures, beam=beam, alpha=alpha, consensus=consensus, maps=out is not None, say=_tell)
+    found = opened.caption(
+        pictures, beam=beam, alpha=alpha, consensus=consensus, maps=out is not None, told=_counter(), say=_tell
+    )
     for one in found:
         if json_:
             print(json.dumps(one.as_dict(), ensure_ascii=False))
@@ -166,6 +169,18 @@ def scenes(
     write(out, count, seed=seed, size=size, valid=others, unseen=others)
     print(f"{count:,} scenes to learn from, {others:,} for validation, {others:,} with unseen things: {out}")
     print(f"try: regard train caption {out}/train.zip {out}/train.captions.tsv --out runs/scenes")
+
+
+def _counter() -> Callable[[int], None] | None:
+    """Tells on a terminal how many are done."""
+    done = 0
+
+    def told(count: int) -> None:
+        nonlocal done
+        done += count
+        print(f"\r{done:,} captioned ", end="\r", file=sys.stderr, flush=True)
+
+    return told if sys.stderr.isatty() else None
 
 
 def _tell(line: str) -> None:

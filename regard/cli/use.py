@@ -112,7 +112,7 @@ def _counter() -> Any:
     def told(count: int) -> None:
         nonlocal done
         done += count
-        print(f"\r{done:,} translated ", end="", file=sys.stderr, flush=True)
+        print(f"\r{done:,} done ", end="", file=sys.stderr, flush=True)
 
     return told
 

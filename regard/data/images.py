@@ -14,6 +14,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -52,7 +53,7 @@ def named(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMED]) + more
 
 
-@dataclass(frozen=True)
+@dataclass
 class Files:
     """Pictures by their name within a folder or a zip."""
 
@@ -62,15 +63,13 @@ class Files:
 
     def find(self, name: str) -> str | None:
         """The picture of this name, or of this file name where only one has it."""
-        return self._known.get(name) or self._known.get(PurePosixPath(name.replace("\\", "/")).name)
+        return self._index.get(name) or self._index.get(PurePosixPath(name.replace("\\", "/")).name)
 
-    @property
-    def _known(self) -> dict[str, str]:
-        if not hasattr(self, "_index"):
-            short = Counter(PurePosixPath(name).name for name in self.names)
-            index = {PurePosixPath(n).name: n for n in self.names if short[PurePosixPath(n).name] == 1}
-            object.__setattr__(self, "_index", index | {name: name for name in self.names})
-        return self._index  # type: ignore[attr-defined]
+    @cached_property
+    def _index(self) -> dict[str, str]:
+        short = Counter(PurePosixPath(name).name for name in self.names)
+        index = {PurePosixPath(n).name: n for n in self.names if short[PurePosixPath(n).name] == 1}
+        return index | {name: name for name in self.names}
 
 
 def files(path: str | Path) -> Files:

@@ -123,7 +123,7 @@ def read(settings: CaptionSettings, source: Any, say: Callable[[str], Any]) -> F
     if source is not None:
         raise UserError("a captioner is trained on pictures and a table of captions; give their names")
     data = settings.data
-    whole = captions.read(*data.train, data.size)
+    whole = captions.read(*data.train, data.size, told=_told(say))
     for note in whole.notes:
         say(note)
     if data.valid is not None:
@@ -144,6 +144,11 @@ def read(settings: CaptionSettings, source: Any, say: Callable[[str], Any]) -> F
     longest = max(len(c.split()) for each in train.captions for c in each)
     about = {**_info(train, data.train), "captions": sum(map(len, train.captions)), "longest": longest}
     return Found(train, valid, {"train": about, "valid": info})
+
+
+def _told(say: Callable[[str], Any]) -> Callable[[int], Any]:
+    """Many pictures take minutes to decode."""
+    return lambda count: say(f"{count:,} pictures decoded") if count % 10_000 == 0 else None
 
 
 def _info(part: Captioned, files: tuple[str, ...]) -> dict[str, Any]:

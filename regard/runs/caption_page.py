@@ -11,21 +11,21 @@ from typing import Any
 import numpy as np
 
 from regard.data import images
-from regard.runs.caption_run import Captioned, CaptionRun
+from regard.runs.caption_run import CaptionRun, Described
 from regard.viewer import caption as viewer
 
 SIDE = 512  # pixels of a picture on the page, at most
 MOST = 40  # pictures on a page
 
 
-def page(run: CaptionRun, found: Sequence[Captioned], paths: Sequence[Path]) -> str:
+def page(run: CaptionRun, found: Sequence[Described], paths: Sequence[Path]) -> str:
     """One self-contained document. Pictures are shown as they are, and not as small as they were read."""
     shown = []
-    sources = [(source, name) for source in map(images.files, paths) for name in source.names]
-    known = {name: source for source, name in sources}
+    every = ((source, name) for source in map(images.files, paths) for name in source.names)
     for one in found[:MOST]:
         assert one.maps is not None
-        picture = images.decode(known[one.name].open(one.name), _side(run.side))
+        source = next(source for source, name in every if name == one.name)  # in their order; some could not be read
+        picture = images.decode(source.open(one.name), _side(run.side))
         rows, columns = one.maps.shape[1:]
         shown.append(
             {

@@ -27,7 +27,7 @@ MAPS_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
-class Captioned:
+class Described:
     """What was said of a picture. `score` is the mean log chance of a word; `words` are those of the text, and `maps`
     (words, rows, columns), where asked for, says where each was looked for: each sums to one."""
 
@@ -85,7 +85,7 @@ class CaptionRun(Run):
         maps: bool = False,
         told: Callable[[int], Any] | None = None,
         say: Callable[[str], Any] = print,
-    ) -> list[Captioned]:
+    ) -> list[Described]:
         """What each picture shows. `beam` 1 is greedy; `consensus` captions are drawn instead and the one
         is taken that most agree with (decoding/consensus.py); `maps` says where each word was looked for."""
         found = self.pictures(path, say)
@@ -103,7 +103,7 @@ class CaptionRun(Run):
         consensus: int = 0,
         maps: bool = False,
         told: Callable[[int], Any] | None = None,
-    ) -> list[Captioned]:
+    ) -> list[Described]:
         """The same for pictures (n, side, side, 3) of bytes."""
         seen = np.full_like(pictures, GREY) if self.settings.data.blank else pictures
         best = self._said(seen, Consensus(consensus) if consensus else Beam(beam, alpha), told)
@@ -113,7 +113,7 @@ class CaptionRun(Run):
         for name, said, map_ in zip(names, best, drawn, strict=True):
             text = self.words.decode(said.ids).strip()
             words = [self.words.decode([id]).strip() for id in said.ids]
-            made.append(Captioned(name, text, said.score, words, said.ended, map_))
+            made.append(Described(name, text, said.score, words, said.ended, map_))
         return made
 
     def _said(
