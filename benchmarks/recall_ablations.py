@@ -1,7 +1,7 @@
 """What recall from the weights hangs on: the same facts, the same mixture of sentences and questions, the same steps;
 other attention, other positions, or no sentences at all. Exact match on people who were set aside, over seeds.
 
-    python benchmarks/recall_ablations.py                  # hours on one core; writes results/recall_ablations.json
+    python benchmarks/recall_ablations.py                  # two hours on one core; writes results/recall_ablations.json
     python benchmarks/recall_ablations.py --only dot,synthesizer-dense --seeds 3    # adds these rows to it
     python benchmarks/recall_ablations.py --steps 5 --seeds 1 --quick     # to see that it runs; writes nothing
 
@@ -100,7 +100,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="What recall hangs on.")
     parser.add_argument("--only", help="rows, with commas between them")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=800)
+    parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--quick", action="store_true", help="writes nothing")
     args = parser.parse_args()
     chosen = [row.strip() for row in args.only.split(",")] if args.only else list(ROWS)

@@ -123,7 +123,7 @@ def explained(made: Any) -> list[str]:
         lines.append("attended to: " + ", ".join(f"{word} {weight:.2f}" for word, weight in seen if weight >= 0.01))
         return lines
     if not made.guess:
-        return ["nobody of that name stands in what was read"]
+        return ["it says nothing at all" if made.known else "nobody of that name stands in what was read"]
     what = "stands in what was read" if made.read else "stands nowhere in what was read: it is made up"
     who = "" if made.known else "; the name stands nowhere in it"
     lines.append(f"confidence {made.confidence:.2f} for {made.guess!r}, which {what}{who}")
