@@ -39,7 +39,7 @@ RELATIONS = {"above": (1, 0), "below": (-1, 0), "left of": (0, 1), "right of": (
 Thing = tuple[str, str]
 Box = tuple[float, float, float, float]
 FINE = 3  # each pixel is the mean of FINE x FINE points
-LARGE, SMALL = (0.135, 0.17), (0.085, 0.105)  # radii as shares of the picture's side
+LARGE, SMALL = (0.15, 0.19), (0.1, 0.125)  # radii as shares of the picture's side
 
 
 @dataclass(frozen=True)

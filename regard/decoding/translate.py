@@ -102,7 +102,7 @@ def draw(
     limits: np.ndarray,
 ) -> list[list[Said]]:
     """One translation of each source, drawn word by word; the same seed draws the same, whatever the batch."""
-    most, (b, _) = int(limits.max()), source.shape
+    most, b = int(limits.max()), len(source)
     numbers = None if how.greedy else np.stack([how.numbers(row, 0, most + 1) for row in rows])
     words, sums = np.zeros((most + 1, b), np.int64), np.zeros(b)
     lengths, alive = np.full(b, -1), np.arange(b)

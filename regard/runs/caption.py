@@ -123,11 +123,11 @@ def read(settings: CaptionSettings, source: Any, say: Callable[[str], Any]) -> F
     if source is not None:
         raise UserError("a captioner is trained on pictures and a table of captions; give their names")
     data = settings.data
-    whole = captions.read(*data.train, data.size, told=_told(say))
+    whole = captions.read(data.train[0], data.train[1], data.size, told=_told(say))
     for note in whole.notes:
         say(note)
     if data.valid is not None:
-        train, valid = whole, captions.read(*data.valid, data.size)
+        train, valid = whole, captions.read(data.valid[0], data.valid[1], data.size)
         for note in valid.notes:
             say(f"validation: {note}")
         info = _info(valid, data.valid)
