@@ -9,8 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from regard.costing.formulas import Item, items
+from regard.costing.formulas import Item, layer_items
+from regard.costing.namers import NAMERS, SENTENCE
+from regard.costing.seers import SEERS
 from regard.costing.trace import Trace
+from regard.costing.writers import WRITERS
 from regard.layers.multihead import MultiHead
 
 CLOSE = 0.01
@@ -47,22 +50,30 @@ def call(
     module: nn.Module, n: int, m: int | None = None, *, batch: int = 1, seed: int = 0
 ) -> tuple[tuple, dict[str, Any]]:
     """Arguments for examples of n places: ids for a model, a sequence for a layer."""
+    if type(module).__name__ == "Committee":
+        return call(module.members[0], n, m, batch=batch, seed=seed)  # type: ignore[index,arg-type]
     draw = torch.Generator().manual_seed(seed)
+    eye = getattr(getattr(module, "sight", None), "eye", None)
+    if eye is not None:
+        captions = isinstance(getattr(module, "embed", None), nn.Embedding)
+        size = batch, eye.shrinks, eye.shrinks * (m if captions and m is not None else n), 3
+        picture = torch.randint(0, 256, size, generator=draw).float()
+        ids = torch.randint(0, module.embed.num_embeddings, (batch, n), generator=draw) if captions else None  # type: ignore[union-attr,arg-type]
+        return (picture,) if ids is None else (picture, ids), {}
     table = getattr(module, "embed", None) or getattr(module, "embedding", None)
     if isinstance(table, nn.Embedding):
         ids = torch.randint(min(7, table.num_embeddings - 1), table.num_embeddings, (batch, n), generator=draw)
         if hasattr(module, "encode") and hasattr(module, "decode"):
             source = torch.randint(0, table.num_embeddings, (batch, n if m is None else m), generator=draw)
             return (source, ids), {}
+        if type(module).__name__ == "Pointer":
+            real = torch.ones_like(ids, dtype=torch.bool)
+            return (ids, ids % module.shape.num_embeddings, ids % 2, real, real), {}  # type: ignore[union-attr]
         if hasattr(module, "embedding"):
             return (ids, torch.ones_like(ids, dtype=torch.bool), torch.arange(n).expand(batch, n) // SENTENCE), {}
         return (ids,), {}
     x = torch.randn(batch, n, width(module), generator=draw, requires_grad=True)
     return (x,), {}
-
-
-SENTENCE = 20
-"""Words of a sentence, for models that read by sentences."""
 
 
 def width(module: Any) -> int:
@@ -130,6 +141,14 @@ def card(module: nn.Module, name: str, n: int, m: int | None = None, *, backward
     return Card(name, {"n": n, "m": n if m is None else m}, parts, formula, counted, dict(forward.by), unknown)
 
 
+def items(module: nn.Module, n: int, m: int | None = None) -> list[Item] | None:
+    """The parts of a layer or a model on n places (m of a source); None where there is no formula."""
+    found = {**WRITERS, **NAMERS, **SEERS}.get(type(module).__name__)
+    if found is None or any(type(one).__name__ not in NAMERS for one in getattr(module, "members", ())):
+        return layer_items(module, n, m)
+    return list(found(module, n, n if m is None else m))
+
+
 def total(module: nn.Module, parts: list[Item], n: int) -> dict[str, int]:
     """All parts together. One way between two places is enough, so the path is that of the part with the shortest."""
     paths = [part.path for part in parts if part.path]
@@ -167,13 +186,15 @@ class Kept(torch.autograd.graph.saved_tensors_hooks):
 
 
 def kv_formula(module: Any, n: int) -> int | None:
-    """4 · n · h · (d_k + d_v) bytes for each layer that is remembered, in float32."""
+    """4 · n · h · (d_k + d_v) bytes for each layer that is remembered, in float32; the last words besides, where their
+    n-grams are looked up."""
     if not hasattr(module, "step") or hasattr(module, "decode"):
         return None
     mechanisms: list[Any] = [m.mechanism for m in module.modules() if isinstance(m, MultiHead)]
     if not mechanisms or not all(hasattr(m, "key_width") for m in mechanisms):
         return None
-    return sum(4 * n * m.heads * (m.key_width + m.value_width) for m in mechanisms)
+    words = 2 * 8 * min(n, getattr(module, "reach", 0))
+    return words + sum(4 * n * m.heads * (m.key_width + m.value_width) for m in mechanisms)
 
 
 def kv_cache(module: Any, n: int) -> int | None:

@@ -1,84 +1,126 @@
 """Seconds an epoch and memory on this machine, found by trying some steps of training on texts by chance.
 
-The probe does what a step of training does: forward, cross-entropy, backward, clipping, AdamW. Memory is what tensors
-hold at once: weights, gradients and two moments, and what is kept between the passes.
+The steps are those of `regard.training`, optimizer, clipping and all, and the loss is the one that the model is trained
+on. Memory is what tensors hold at once: weights, gradients and two moments, and what is kept between the passes.
 """
 
 from __future__ import annotations
 
 import copy
-import time
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.costing.card import Kept, call, tensors
+from regard.settings import TrainSettings
 from regard.training import machine
+from regard.training.budget import SHARE
+from regard.training.loop import probe
+from regard.training.task import Term
 
-WARM, LEAST, MOST = 2, 3, 30
 SECONDS = 4.0
+BATCHES = 20
+HIDDEN = 0.15
+"""The share of words that a masked model is asked for."""
 
 
-def loss_of(out: Any, ids: Tensor) -> Tensor:
-    """A loss of the shape that training has: words at every place, or a class for each text."""
+@dataclass(frozen=True)
+class Texts:
+    """Arguments of the model, and for how many texts of how many tokens."""
+
+    args: tuple[Tensor, ...]
+    tokens: int
+    rows: int
+
+    @property
+    def counts(self) -> Mapping[str, float]:
+        return {"loss": float(self.rows)}
+
+
+@dataclass
+class Probe:
+    """A task of the training loop: texts of n tokens by chance, about which there is nothing to be learnt."""
+
+    n: int
+    rows: int
+    given: nn.Module
+    monitor: str = "loss"
+    mode: Literal["max", "min"] = "min"
+
+    def plan(self, epoch: int) -> list[np.ndarray]:
+        return [np.array([i]) for i in range(BATCHES)]
+
+    def batch(self, indices: np.ndarray, epoch: int) -> Texts:
+        args = call(self.given, self.n, batch=self.rows, seed=int(indices[0]))[0]
+        return Texts(tuple(t.detach() for t in args), self.n * self.rows, self.rows)
+
+    def loss(self, model: nn.Module, batch: Texts) -> Mapping[str, Term]:
+        return {"loss": Term(batch.rows * loss_of(model, batch.args))}
+
+    def evaluate(self, model: nn.Module) -> Mapping[str, float]:
+        return {}
+
+
+def loss_of(model: nn.Module, args: tuple[Tensor, ...]) -> Tensor:
+    """A loss of the shape that training has: of words at every place or at those hidden, or of a class a text."""
+    known: Any = getattr(model, "module", model)  # as the loop wraps it
+    ids = args[-1] if len(args) == 2 else args[0]
+    if ids.is_floating_point():  # a layer, or pictures alone
+        return tensors(model(*args))[0].square().mean()
+    if hasattr(known, "segments") and hasattr(known, "word"):  # masked words
+        places = torch.arange(0, ids.numel(), round(1 / HIDDEN))
+        words, follows = model(ids, places=places)
+        return F.cross_entropy(words, ids.flatten()[places]) + F.cross_entropy(follows, ids[:, 0] % 2)
+    if getattr(known, "adaptive", None) is not None:  # which can do without the logits of all words
+        return model(ids, targets=ids).mean()
+    out = model(*args)
     logits = tensors(out)[0]
+    if type(known).__name__ == "Pointer":
+        return -logits.gather(2, (ids[:, :2, None] % ids.shape[1])).clamp_min(1e-9).log().mean()
     if logits.dim() == 3:
-        return F.cross_entropy(logits.flatten(0, 1), ids[:, : logits.shape[1]].flatten() % logits.shape[-1])
-    target = ids.sum(1) % logits.shape[-1]  # nothing that is soon learnt
-    return F.cross_entropy(logits, target) + sum((t.sum() for t in tensors(out)[1:]), logits.new_zeros(()))
+        wanted = args[-1][:, : logits.shape[1]].flatten() % logits.shape[-1]
+        return F.cross_entropy(logits.flatten(0, 1), wanted)
+    terms = sum((t.sum() for t in tensors(out)[1:]), logits.new_zeros(()))
+    each = logits[None] if out.each is None else out.each
+    target = ids.sum(1) % logits.shape[-1]
+    return torch.stack([F.cross_entropy(one, target) for one in each]).mean() + terms
 
 
 def predict(module: nn.Module, n: int, batch: int, tokens: int, *, seconds: float = SECONDS) -> dict[str, Any]:
     """For `batch` texts of n tokens a step and so many tokens an epoch. The module itself is left as it was."""
     model = copy.deepcopy(module).train()
-    args = tuple(t.detach() for t in call(model, n, batch=batch)[0])
-    ids = args[-1] if not args[0].is_floating_point() else None
-    if len(args) == 3:
-        ids = args[0]
-    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
-    params = [p for p in model.parameters() if p.requires_grad]
-    kept = 0
-
-    def step(count: bool = False) -> None:
-        nonlocal kept
-        if count:
-            with Kept(model, [t for t in args if isinstance(t, Tensor)]) as seen:
-                loss = _loss(model, args, ids)
-            kept = seen.bytes
-        else:
-            loss = _loss(model, args, ids)
-        loss.backward()
-        nn.utils.clip_grad_norm_(params, 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-
-    times: list[float] = []
-    with machine.prepared():  # as training is
-        step(count=True)
-        for _ in range(WARM - 1):
-            step()
-        while len(times) < MOST and (len(times) < LEAST or sum(times) < seconds):
-            begun = time.perf_counter()
-            step()
-            times.append(time.perf_counter() - begun)
-    each = sorted(times)[len(times) // 2]
-    size = sum(p.numel() * p.element_size() for p in params)
+    task = Probe(n, batch, model)
+    _see(model, task)
+    args = task.batch(np.array([0]), 0).args
+    with Kept(model, list(args)) as kept, machine.prepared():
+        loss_of(model, args)
+    each, _ = probe(model, task, TrainSettings(budget=max(seconds, 1e-3) / SHARE), Path(), seed=0)
+    size = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
     return {
         "batch": batch,
         "tokens": tokens,
         "steps": -(-tokens // (batch * n)),
         "seconds_step": each,
         "seconds_epoch": each * tokens / (batch * n),
-        "memory": 4 * size + kept,
+        "memory": 4 * size + kept.bytes,
         "memory_weights": 4 * size,
-        "memory_kept": kept,
+        "memory_kept": kept.bytes,
     }
 
 
-def _loss(model: nn.Module, args: tuple, ids: Tensor | None) -> Tensor:
-    out = model(*args)
-    if ids is None:
-        return tensors(out)[0].square().mean()
-    return loss_of(out, ids)
+def _see(model: Any, task: Probe) -> None:
+    """Show a model that counts n-grams a training part, as training does first."""
+    if not hasattr(model, "see"):
+        return
+    ids, mask, sentences = task.batch(np.array([BATCHES]), 0).args
+    model.eval()
+    with torch.no_grad():
+        classes = model(ids, mask, sentences).logits.shape[-1]
+    labels = np.eye(classes)[np.arange(len(ids)) % classes]
+    model.train().see(ids.flatten().numpy(), np.arange(0, ids.numel() + 1, ids.shape[1]), labels)

@@ -61,7 +61,7 @@ EACH = {
             logical_not eq ne lt le gt ge maximum minimum clamp clamp_min clamp_max reciprocal square floor ceil round
             floor_divide remainder fmod isnan isfinite isinf nan_to_num rsub add_ sub_ mul_ div_ neg_ exp_ sigmoid_
             relu_ tanh_ masked_fill_ clamp_ clamp_min_ erf expm1 logical_and_ logical_or_ bitwise_and_ bitwise_or_
-            scatter_add scatter_add_ index_add index_add_ threshold leaky_relu elu trunc"""
+            scatter_add scatter_add_ index_add index_add_ threshold leaky_relu elu trunc __rshift__ __lshift__"""
         ),
         1,
     ),
@@ -202,10 +202,36 @@ def _layer_norm_backward(args: tuple, out: Any) -> Op:
     return Op(0, 12 * x.numel(), steps, steps)
 
 
+def _group_norm(args: tuple, out: Any) -> Op:
+    """As a layer's, over the channels and places of a group."""
+    x, weight, bias = args[:3]
+    steps = 2 * (tree(x.numel() // max(1, args[3] * args[6])) + 1) + 5 + (weight is not None) + (bias is not None)
+    return Op(0, 8 * x.numel(), steps, steps)
+
+
+def _group_norm_backward(args: tuple, out: Any) -> Op:
+    """Sums over a group for the input; over pictures and places for the weights."""
+    x, n, places, groups = args[1], args[5], args[7], args[8]
+    steps = max(tree(x.numel() // max(1, n * groups)) + 6, tree(n * places) + 3)
+    return Op(0, 12 * x.numel(), steps, steps)
+
+
 def _sum_of_rows(args: tuple, out: Any) -> Op:
     """Gradients of looked-up rows, added up where a row was looked up more than once."""
     ids = args[1]
     return Op(0, args[0].numel(), tree(ids.numel()), tree(ids.numel()))
+
+
+def _bincount(args: tuple, out: Any) -> Op:
+    """How often each number stands there, at worst all in one place."""
+    given = args[0].numel()
+    return Op(0, given, tree(given), tree(given))
+
+
+def _searchsorted(args: tuple, out: Any) -> Op:
+    """Halving: one comparison after the other."""
+    steps = tree(args[0].shape[-1] + 1)
+    return Op(0, steps * _size(out), steps, steps)
 
 
 def _lstm(args: tuple, out: Any) -> Op:
@@ -243,7 +269,11 @@ RULES: dict[str, Callable[[tuple, Any], Op]] = {
     "_log_softmax_backward_data": _softmax_backward,
     "native_layer_norm": _layer_norm,
     "native_layer_norm_backward": _layer_norm_backward,
+    "native_group_norm": _group_norm,
+    "native_group_norm_backward": _group_norm_backward,
     "embedding_dense_backward": _sum_of_rows,
+    "bincount": _bincount,
+    "searchsorted": _searchsorted,
     "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
     "mkldnn_rnn_layer": _lstm,
     "mkldnn_rnn_layer_backward": _lstm_backward,

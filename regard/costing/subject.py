@@ -57,7 +57,10 @@ def model(name: str, known: Mapping[str, str], given: Mapping[str, Any], vocab: 
         made = [c for c in vars(module).values() if isinstance(c, type) and issubclass(c, nn.Module)]
         own = next(c for c in made if c.__module__ == module.__name__)
         return own(dataclasses.replace(settings, vocab=vocab))
-    return settings.build(vocab, classes) if (full or "").startswith("classify/") else settings.build(vocab)
+    task = (full or "").split("/")[0]
+    if task == "classify":
+        return settings.build(vocab, classes)
+    return settings.build(classes if task == "images" else vocab)
 
 
 def settings_of(config: type, given: Mapping[str, Any], name: str) -> Any:

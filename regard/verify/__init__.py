@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 
 from regard.errors import UserError, choices
 from regard.verify import (
-    by_length,
     costs,
     facts,
     hops,
     isolation,
     limits,
+    longer,
     merging,
     models,
     order,
@@ -46,7 +46,7 @@ CLAIMS: list[Claim] = [
     *structured.CLAIMS,
     *limits.CLAIMS,
     *timed.CLAIMS,
-    *by_length.CLAIMS,
+    *longer.CLAIMS,
     *recall.CLAIMS,
     *hops.CLAIMS,
     *isolation.CLAIMS,

@@ -1,19 +1,26 @@
 """Facts about people who do not exist: who was born where, told in sentences, asked in questions.
 
-    sentence   . name name born place .         question   ? name name ! place
+    sentence   . name name born place .         question   . name name ! place
 
 Names are made of syllables, each group of names ("language of origin") of its own. A small GPT reads the sentences
-(pretraining), then answers questions about half of the people (fine-tuning), and is asked about the other half.
+(pretraining), then answers questions about half of the people while it goes on reading (fine-tuning), and is asked
+about the other half.
+
+How much of what was read is found again hangs on the recipe, which is the one of `regard.data.rewriting`: a question
+starts with the name, as its sentence does, and sentences are mixed in. The plain one, a question word first and
+questions alone, is measured beside it.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.models import gpt
@@ -46,16 +53,17 @@ class World:
         ids = np.concatenate((head, self.names[who], tail), 1)
         return torch.from_numpy(ids[:, :-1]), torch.from_numpy(ids[:, 1:].copy())
 
-    def questions(self, who: np.ndarray) -> Batch:
-        ids = asked(self.names[who])
+    def questions(self, who: np.ndarray, first: int = STOP) -> Batch:
+        ids = asked(self.names[who], first)
         targets = np.full(ids.shape, NONE)
         targets[:, -1] = FIRST_PLACE + self.place[who]
         return ids, torch.from_numpy(targets)
 
 
-def asked(names: np.ndarray) -> Tensor:
+def asked(names: np.ndarray, first: int = STOP) -> Tensor:
+    """`first` is what stands before the name: as in a sentence, or a word that only questions have."""
     edge = np.ones((len(names), 1), np.int64)
-    return torch.from_numpy(np.concatenate((ASK * edge, names, ANSWER * edge), 1))
+    return torch.from_numpy(np.concatenate((first * edge, names, ANSWER * edge), 1))
 
 
 def draw_names(draw: np.random.Generator, group: np.ndarray) -> np.ndarray:
@@ -93,52 +101,64 @@ def build() -> nn.Module:
     return gpt.Config(dim=64, layers=2, heads=4, positions="learned:length=16").build(VOCAB)
 
 
-STEPS = (1500, 150)
+STEPS = (1000, 150)
 
 
 @cache
-def taught(seed: int, pretrained: bool, leaning: float = 0.0) -> nn.Module:
-    """A model that has read everybody's sentence (or nobody's), then answered for the first half of the people."""
-    people = world(seed, leaning)
-    half = PEOPLE // 2
-    draw = np.random.default_rng(seed)
-    model = None
-    if pretrained:
-        model = fit(
-            build,
-            lambda step: people.sentences(draw.integers(0, PEOPLE, 64)),
-            steps=STEPS[0],
-            seed=seed,
-            lr=3e-3,
-            logits=written,
-        )
+def read(seed: int, leaning: float = 0.0) -> nn.Module:
+    """A model that has read everybody's sentence."""
+    people, draw = world(seed, leaning), np.random.default_rng(seed)
 
-    def mixed(step: int) -> Batch:
-        return people.questions(draw.integers(0, half, 64))
+    def batch(step: int) -> Batch:
+        return people.sentences(draw.integers(0, PEOPLE, 64))
 
-    return fit(build, mixed, steps=STEPS[1], seed=seed, lr=1e-3 if pretrained else 3e-3, logits=written, model=model)
+    return fit(build, batch, steps=STEPS[0], seed=seed, lr=3e-3, logits=written)
+
+
+@cache
+def taught(seed: int, pretrained: bool, leaning: float = 0.0, plain: bool = False) -> nn.Module:
+    """A model that has read everybody's sentence (or nobody's), then answered for the first half of the people, with
+    sentences mixed in; `plain`: with questions alone, whose first word no sentence has."""
+    people, draw, first = world(seed, leaning), np.random.default_rng(1000 + seed), ASK if plain else STOP
+    model = copy.deepcopy(read(seed, leaning)) if pretrained else None
+
+    def batch(step: int) -> Batch:
+        questions = people.questions(draw.integers(0, PEOPLE // 2, 64), first)
+        if plain or not pretrained:
+            return questions
+        return beside(people.sentences(draw.integers(0, PEOPLE, 64)), questions)
+
+    return fit(build, batch, steps=STEPS[1], seed=seed, lr=1e-3 if pretrained else 3e-3, logits=written, model=model)
+
+
+def beside(longer: Batch, shorter: Batch) -> Batch:
+    """Two batches as one; nothing is asked for behind the shorter texts."""
+    more = longer[0].shape[1] - shorter[0].shape[1]
+    filled = [F.pad(part, (0, more), value=fill) for part, fill in zip(shorter, (STOP, NONE), strict=True)]
+    return torch.cat((longer[0], filled[0])), torch.cat((longer[1], filled[1]))
 
 
 @torch.no_grad()
-def answers(model: nn.Module, names: np.ndarray) -> Tensor:
+def answers(model: nn.Module, names: np.ndarray, first: int = STOP) -> Tensor:
     """Chances of every word as the answer, (people, VOCAB)."""
-    return weigh(written(model, asked(names))[:, -1].double())
+    return weigh(written(model, asked(names, first))[:, -1].double())
 
 
-def _share(model: nn.Module, people: World, who: slice) -> float:
-    said = answers(model, people.names[who]).argmax(-1).numpy()
+def _share(model: nn.Module, people: World, who: slice, first: int = STOP) -> float:
+    said = answers(model, people.names[who], first).argmax(-1).numpy()
     return float((said == FIRST_PLACE + people.place[who]).mean())
 
 
 def pretraining(seed: int) -> Found:
     half, seeds = PEOPLE // 2, range(seed, seed + 5)
     known: dict[bool, list[float]] = {True: [], False: []}
-    trained: list[float] = []
+    trained, plain = list[float](), list[float]()
     for s in seeds:
         people = world(s)
         for pretrained in (True, False):
             known[pretrained].append(_share(taught(s, pretrained), people, slice(half, None)))
         trained.append(_share(taught(s, False), people, slice(0, half)))
+        plain.append(_share(taught(s, True, plain=True), people, slice(half, None), ASK))
     chance = 1 / PLACES
     with_, without = interval(known[True]), interval(known[False])
     return Found(
@@ -148,6 +168,7 @@ def pretraining(seed: int) -> Found:
             "right without, by seed": known[False],
             "right without, on the people of fine-tuning": trained,
             "guessing": chance,
+            "right with pretraining, then questions alone with a word of their own first": plain,
         },
         {
             "without pretraining at the level of guessing": below(without[1], without[2], chance + 0.1),
@@ -250,7 +271,8 @@ CLAIMS = [
     _claim(
         "pretraining-facts",
         "A model that was only fine-tuned on questions cannot know new people: it is at the level of guessing. "
-        "Pretraining on sentences that tell of them lifts it far above.",
+        "Pretraining on sentences that tell of them lifts it far above, the further the more a question is like a "
+        "sentence and the less reading stops; both recipes are measured, and the verdict is on the better one.",
         "P(place | name) on people without a question in training",
         pretraining,
     ),

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.training import machine
 from regard.verify.numbers import seeded
 
 Batch = tuple[Tensor, Tensor]
@@ -41,10 +42,10 @@ def fit(
 ) -> nn.Module:
     """Train `build()` (or go on with a model) on batch(step): ids and targets; targets of -100 are not asked for.
     `more` is a further term of the loss."""
-    with seeded(seed):
+    with seeded(seed), machine.prepared():
         made = model or build()
         made.train()
-        optimizer = torch.optim.AdamW(made.parameters(), lr=lr, weight_decay=0.01)
+        optimizer = torch.optim.AdamW(made.parameters(), lr=lr, weight_decay=0.01, fused=True)
         for step in range(steps):
             rise = min(1.0, (step + 1) / warm)
             fall = max(0.05, 1 - step / steps)

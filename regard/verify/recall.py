@@ -135,7 +135,7 @@ def compared(task: Task, seed: int, steps: int, longest: int, title: str) -> Fou
 
 
 def relative_copying(seed: int) -> Found:
-    return compared(copying, seed, 1200, 16, f"Copying from {LAG} places back")
+    return compared(copying, seed, 600, 16, f"Copying from {LAG} places back")
 
 
 def relative_recall(seed: int) -> Found:

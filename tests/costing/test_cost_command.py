@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from regard.cli import app
+from regard.costing.namers import NAMERS
 from regard.errors import UserError
 
 
@@ -27,7 +28,9 @@ def test_json_holds_formula_and_count(what):
         assert found["agrees"] == {"params": True, "forward": True, "backward": True}
 
 
-def test_table_says_what_was_not_compared():
+def test_table_says_what_was_not_compared(monkeypatch):
+    assert "not compared" not in call("han", "--n", "40", "--vocab", "60").stdout
+    monkeypatch.delitem(NAMERS, "HAN")
     said = call("han", "--n", "40", "--vocab", "60")
     assert "not compared" in said.stdout
     assert "agree" in call("dot").stdout

@@ -224,6 +224,37 @@ def test_backward_of_recurrent_layers_is_twice_the_forward(kind):
     assert backward.flops == 2 * forward.flops - spared
 
 
+def test_looking_up_and_counting():
+    table, asked = torch.arange(100), torch.tensor([3, 50, 99])
+    with Trace() as trace:
+        torch.searchsorted(table, asked)
+    assert (trace.span, trace.other) == (7, 21)  # 2^7 > 100 comparisons, one after the other, for each
+    with Trace() as trace:
+        torch.bincount(torch.tensor([1, 1, 4, 2, 2]))
+    assert trace.span == tree(5)
+    with Trace() as trace:
+        asked >> 1
+    assert (trace.span, trace.flops) == (1, 0)
+    assert not trace.unknown
+
+
+def test_norms_over_groups_equal_a_layer_norm_of_each():
+    """One group of all channels is a layer norm over channels and places."""
+    x = torch.randn(2, 6, 4, requires_grad=True)
+    group, layer = nn.GroupNorm(1, 6), nn.LayerNorm((6, 4))
+    with Trace() as ours:
+        group(x)
+    with Trace() as theirs:
+        layer(x)
+    assert ours.span == theirs.span
+    assert not ours.unknown
+    out = nn.GroupNorm(3, 6)(x).sum()
+    with Trace() as back:
+        out.backward()
+    assert not back.unknown
+    assert back.span >= tree(8)
+
+
 def test_an_operator_without_a_rule_is_named():
     with Trace() as trace:
         torch.linalg.det(torch.eye(3))

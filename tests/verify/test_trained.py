@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from regard import verify
-from regard.verify import by_length, facts, hops, isolation, learning, recall
+from regard.errors import UserError
+from regard.verify import by_length, facts, hops, isolation, learning, longer, recall
 from regard.verify.numbers import interval
 
 
@@ -24,7 +25,7 @@ def test_there_is_a_trained_row_for_each_topic_that_wants_one():
 
 def test_the_same_seed_trains_the_same():
     def once(seed: int) -> torch.Tensor:
-        model = learning.fit(by_length.attention(1, 2, dim=8), by_length.batches("parity", seed, 8), steps=3, seed=seed)
+        model = learning.fit(longer.attention(1, 2, dim=8), longer.batches("parity", seed, 8), steps=3, seed=seed)
         return torch.cat([p.flatten() for p in model.parameters()])
 
     assert torch.equal(once(1), once(1))
@@ -39,7 +40,7 @@ def test_training_learns_something():
         ids = torch.from_numpy(draw.integers(1, 3, (64, 4)))
         return ids, ids[:, 0] - 1
 
-    model = learning.fit(by_length.attention(1, 2, dim=16), batch, steps=120, seed=0, lr=5e-3)
+    model = learning.fit(longer.attention(1, 2, dim=16), batch, steps=120, seed=0, lr=5e-3)
     assert learning.accuracy(model, *batch(0)) > 0.95
 
 
@@ -72,7 +73,12 @@ def test_worlds_of_facts():
     ids, targets = people.questions(np.arange(4))
     assert (targets[:, -1].numpy() == facts.FIRST_PLACE + people.place[:4]).all()
     assert (targets[:, :-1] == facts.NONE).all()
-    assert ids[0, 0] == facts.ASK
+    assert ids[0, 0] == people.sentences(np.arange(1))[0][0, 0] == facts.STOP
+    assert people.questions(np.arange(4), facts.ASK)[0][0, 0] == facts.ASK
+    both = facts.beside(people.sentences(np.arange(3)), (ids, targets))
+    assert both[0].shape == both[1].shape == (7, 7)
+    assert (both[1][3:] != facts.NONE).sum() == 4
+    assert torch.equal(both[0][3:, : ids.shape[1]], ids)
     names, _ = facts.unseen(3, people)
     assert not {tuple(row) for row in names} & {tuple(row) for row in people.names}
     own = facts.world(3, 0.7)
@@ -109,16 +115,50 @@ def test_terms_of_hops_have_gradients(name):
         assert model.pool.context.weight.grad.abs().max() > 0
 
 
-def test_limits_page(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(by_length, "ASKED", (8,))
+def test_limits_page_goes_on_where_it_stopped(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(by_length, "LENGTHS", (4, 8))
+    trained, right = [], by_length.fit
+
+    def stops(*args, **how):
+        if len(trained) == 3:
+            raise KeyboardInterrupt
+        trained.append(how["seed"])
+        return right(*args, **{**how, "steps": 3})
+
+    monkeypatch.setattr(by_length, "fit", stops)
+    with pytest.raises(KeyboardInterrupt):
+        by_length.everything(tmp_path / "limits.html", quick=True)
+    half = json.loads((tmp_path / "limits.json").read_text())["accuracy"]
+    monkeypatch.setattr(by_length, "fit", lambda *args, **how: right(*args, **{**how, "steps": 3}))
     out = by_length.everything(tmp_path / "limits.html", quick=True)
+    said = capsys.readouterr().out
+    assert "3 of 8 trainings" in said
+    assert "5/5 dyck-1" in said
+    found = json.loads((tmp_path / "limits.json").read_text())["accuracy"]
+    assert set(found) == {"parity", "dyck-1"}
+    assert set(found["parity"]["LSTM"]) == {"0", "1"}
+    assert all(
+        found[name][who][seed] == row for name in half for who in half[name] for seed, row in half[name][who].items()
+    )
     text = out.read_text()
     assert text.count("<svg") == 2
+    assert "two layers set by hand" in text
     assert "https://" not in text
-    found = json.loads((tmp_path / "limits.json").read_text())
-    assert set(found) == {"parity", "dyck-1"}
-    assert all(0 <= y <= 1 for y in found["parity"]["LSTM"]["y"])
-    assert "dyck-1" in capsys.readouterr().out
+    with pytest.raises(UserError, match="was made with"):
+        by_length.sweep(tmp_path / "limits.json", ["parity"], ["LSTM"], 1, 99)
+
+
+def test_weights_set_by_hand_are_right_at_every_length():
+    assert by_length.set_by_hand(50)["y"] == [1.0] * 4
+
+
+def test_texts_are_the_same_for_every_model():
+    longer.batches.cache_clear()
+    late = [longer.batches("dyck-1", 0)(step)[0] for step in (3, 0)]
+    longer.batches.cache_clear()
+    early = [longer.batches("dyck-1", 0)(step)[0] for step in (0, 3)]
+    assert torch.equal(late[0], early[1])
+    assert torch.equal(late[1], early[0])
 
 
 def test_interval():
