@@ -228,6 +228,6 @@ def by_class(path: str | Path) -> tuple[Files, list[str], list[str]]:
     kept = [(name, parts[depth]) for name, parts in zip(found.names, inner, strict=True) if len(parts) > depth + 1]
     if len({label for _, label in kept}) < 2:
         raise UserError(
-            f"{path} wants one subfolder of pictures for each class, two or more; given {named(found.names)}"
+            f"{path} wants a subfolder of pictures for each of two classes or more; it holds {named(found.names)}"
         )
     return found, [name for name, _ in kept], [label for _, label in kept]
