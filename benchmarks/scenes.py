@@ -1,4 +1,5 @@
-"""Generated scenes: exact captions and pointing, on scenes of known things and on scenes with things never seen.
+"""Generated scenes: exact captions and pointing, on known pairs of things (valid), on pairs never seen together
+(unseen), and, harder, on things never seen (strange: a colour with a shape).
 
     python benchmarks/scenes.py                # three seeds, five minutes each at most; writes results/scenes.json
     python benchmarks/scenes.py --seeds 1 --count 400 --set train.steps=10 --dry     # to see that it runs; no file
@@ -26,6 +27,7 @@ from regard.data.scene_files import write
 from regard.settings import load, merge, overrides
 
 ROOT = Path(__file__).parent.parent
+PARTS = ("valid", "unseen", "strange")
 RESULT = Path(__file__).parent / "results" / "scenes.json"
 
 
@@ -49,12 +51,12 @@ def measure(seed: int, count: int, changed: list[str]) -> dict[str, Any]:
         run = regard.train("caption", settings={**settings, "seed": seed}, out=home / "run")
         row: dict[str, Any] = {"seed": seed, "writing_seconds": made, "seconds": time.perf_counter() - begun}
         row |= {"parameters": run.config["parameters"], "steps": run.config["steps"]}
-        for part in ("valid", "unseen"):
+        for part in PARTS:
             files = home / f"{part}.zip", home / f"{part}.captions.tsv"
             found = run.evaluate(*files, boxes=home / f"{part}.boxes.tsv", beam=1)
             row[part] = {key: found[key] for key in ("rows", "exact", "pointing", "loss", "accuracy")}
             row[part]["even"] = even(home / f"{part}.boxes.tsv")
-    shown = ", ".join(f"{p} exact {row[p]['exact']:.4f} pointing {row[p]['pointing']:.4f}" for p in ("valid", "unseen"))
+    shown = ", ".join(f"{p} exact {row[p]['exact']:.4f} pointing {row[p]['pointing']:.4f}" for p in PARTS)
     print(f"seed {seed}: {shown}, {row['seconds']:.0f} s", flush=True)
     return row
 

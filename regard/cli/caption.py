@@ -153,12 +153,12 @@ def caption(
 def scenes(
     out: Annotated[Path, typer.Option(help="Folder for the pictures, captions and boxes.")] = Path("scenes"),
     count: Annotated[int, typer.Option(min=1, help="How many to learn from.")] = 8000,
-    others: Annotated[int, typer.Option(min=1, help="How many for validation, and with things set aside.")] = 500,
+    others: Annotated[int, typer.Option(min=1, help="How many of each part to measure on.")] = 500,
     size: Annotated[int, typer.Option(min=32, help="Side of a picture.")] = 64,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same scenes.")] = 0,
 ) -> None:
     """Write generated scenes: two coloured shapes at known places, their true sentence, and where each is. Scenes of
-    unseen.zip show things (a colour with a shape) that no scene of train.zip shows.
+    unseen.zip show pairs of things that no scene of train.zip shows together; strange.zip, things that none shows.
 
     \b
     Example:
@@ -166,8 +166,8 @@ def scenes(
     """
     from regard.data.scene_files import write
 
-    write(out, count, seed=seed, size=size, valid=others, unseen=others)
-    print(f"{count:,} scenes to learn from, {others:,} for validation, {others:,} with unseen things: {out}")
+    write(out, count, seed=seed, size=size, others=others)
+    print(f"{count:,} scenes to learn from; valid, unseen and strange of {others:,} each: {out}")
     print(f"try: regard train caption {out}/train.zip {out}/train.captions.tsv --out runs/scenes")
 
 

@@ -1,6 +1,9 @@
 """Generated scenes as files: for each part a zip of pictures, its captions, and the boxes of what words name.
 
-train.zip  train.captions.tsv  train.boxes.tsv      valid.*, of the same things      unseen.*, with things set aside
+Parts:
+
+    train.zip  train.captions.tsv  train.boxes.tsv        valid.*, other scenes of the same pairs
+    unseen.*, pairs of things never seen together         strange.*, things never seen
 """
 
 from __future__ import annotations
@@ -13,11 +16,12 @@ from pathlib import Path
 from regard.data.scenes import Scene, generate
 
 
-def write(folder: Path, count: int, *, seed: int = 0, size: int = 64, valid: int = 500, unseen: int = 500) -> None:
-    """The three parts; each scene of each is another."""
+def write(folder: Path, count: int, *, seed: int = 0, size: int = 64, others: int = 500) -> None:
+    """All parts; each scene of each is another."""
     folder.mkdir(parents=True, exist_ok=True)
-    whole = generate(count + valid, seed, size=size)
-    parts = {"train": whole[:count], "valid": whole[count:], "unseen": generate(unseen, seed, size=size, unseen=True)}
+    whole = generate(count + others, seed, size=size)
+    parts = {"train": whole[:count], "valid": whole[count:]}
+    parts |= {part: generate(others, seed, size=size, part=part) for part in ("unseen", "strange")}
     for name, scenes in parts.items():
         _part(folder, name, scenes, size)
 

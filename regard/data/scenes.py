@@ -4,18 +4,21 @@
 
 Of the two, the larger one is named first, so that each scene has one true sentence; how they lie to each other is
 above, below, left of or right of. The box of each is known, and so is which words name it: what is needed to say how
-much of the attention falls on what a word names. Some things (a colour with a shape) are set aside: no scene to learn
-from shows them, each of their colours and each of their shapes is seen with others.
+much of the attention falls on what a word names. What is set aside, so that no scene to learn from shows it:
+
+    unseen    one pair of things in five; each of the two things is seen with others
+    strange   one thing (a colour with a shape) of each colour; the colour is seen with other shapes
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
-from regard.errors import UserError
+from regard.errors import UserError, nearest
 
 COLOURS = {
     "red": (220, 45, 45),
@@ -38,6 +41,7 @@ RELATIONS = {"above": (1, 0), "below": (-1, 0), "left of": (0, 1), "right of": (
 
 Thing = tuple[str, str]
 Box = tuple[float, float, float, float]
+PARTS = ("known", "unseen", "strange")
 FINE = 3  # each pixel is the mean of FINE x FINE points
 LARGE, SMALL = (0.15, 0.19), (0.1, 0.125)  # radii as shares of the picture's side
 
@@ -52,29 +56,46 @@ class Scene:
     named: list[tuple[int, Box]]
 
 
+@cache
 def things() -> tuple[list[Thing], list[Thing]]:
-    """Those to learn from, and those set aside: one of each colour, and one of each shape."""
+    """Those to learn from, and those set aside: one of each colour, of several shapes."""
     colours, shapes = list(COLOURS), list(SHAPES)
     aside = {(colour, shapes[(2 * i + i // 3) % len(shapes)]) for i, colour in enumerate(colours)}
     whole = [(colour, shape) for colour in colours for shape in shapes]
     return [t for t in whole if t not in aside], [t for t in whole if t in aside]
 
 
-def generate(count: int, seed: int, *, size: int = 64, unseen: bool = False) -> list[Scene]:
-    """So many scenes; the same seed draws the same. `unseen`: one thing of each, at least, was set aside."""
+def apart(first: Thing, second: Thing) -> bool:
+    """Whether this pair is set aside."""
+    known = things()[0]
+    return (known.index(first) + 2 * known.index(second)) % 5 == 0
+
+
+def generate(count: int, seed: int, *, size: int = 64, part: str = "known") -> list[Scene]:
+    """So many scenes; the same seed draws the same. `part` is known, unseen or strange, as said above."""
+    if part not in PARTS:
+        raise UserError(f"unknown part {part!r} of the scenes; {nearest(part, PARTS)}")
     if size < 32:
         raise UserError(f"a scene is 32 pixels wide or more, so that a shape can be told; given {size}")
     if count < 1:
         raise UserError(f"one scene or more is wanted; given {count}")
-    random = np.random.default_rng([seed, int(unseen)])
+    random = np.random.default_rng([seed, PARTS.index(part)])
+    return [_scene(random, part, size) for _ in range(count)]
+
+
+def _pair(random: np.random.Generator, part: str) -> list[Thing]:
     known, aside = things()
-    return [_scene(random, known, aside if unseen else [], size) for _ in range(count)]
+    while True:
+        pair = [known[random.integers(len(known))] for _ in range(2)]
+        if part == "strange":
+            pair[random.integers(2)] = aside[random.integers(len(aside))]
+            return pair
+        if apart(*pair) == (part == "unseen"):
+            return pair
 
 
-def _scene(random: np.random.Generator, known: list[Thing], aside: list[Thing], size: int) -> Scene:
-    pair = [known[random.integers(len(known))] for _ in range(2)]
-    if aside:
-        pair[random.integers(2)] = aside[random.integers(len(aside))]
+def _scene(random: np.random.Generator, part: str, size: int) -> Scene:
+    pair = _pair(random, part)
     relation = list(RELATIONS)[random.integers(len(RELATIONS))]
     radii = [random.uniform(*LARGE), random.uniform(*SMALL)]
     centres = _placed(random, RELATIONS[relation], radii)

@@ -134,7 +134,7 @@ def write_pictures(folder: Path) -> None:
 
     from regard.data.scene_files import write
 
-    write(folder, 24, valid=2, unseen=4, size=32)
+    write(folder, 24, others=4, size=32)
     with zipfile.ZipFile(folder / "unseen.zip") as archive:
         (folder / "photo.png").write_bytes(archive.read("unseen000001.png"))
     with zipfile.ZipFile(folder / "train.zip") as archive:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from regard.data.scenes import COLOURS, RELATIONS, SHAPES, generate, things
+from regard.data.scenes import COLOURS, RELATIONS, SHAPES, apart, generate, things
 from regard.errors import UserError
 
 
@@ -51,17 +51,25 @@ def test_each_box_holds_its_colour_and_nothing_lies_outside():
         assert scene.picture[outside].max() < 115  # ground and its noise
 
 
-def test_things_set_aside_are_seen_in_no_scene_to_learn_from():
+def test_what_is_set_aside_is_seen_in_no_scene_to_learn_from():
     known, aside = things()
     assert not set(known) & set(aside)
     assert len(known) + len(aside) == len(COLOURS) * len(SHAPES)
     assert {c for c, _ in aside} == set(COLOURS)
     for shape in {s for _, s in aside}:
         assert sum(s == shape for _, s in known) >= 4
-    seen = {thing for scene in generate(400, 0) for thing in parted(scene.sentence)[::2]}
-    assert not seen & set(aside)
-    for scene in generate(50, 0, unseen=True):
+    seen = [parted(scene.sentence)[::2] for scene in generate(600, 0)]
+    assert not {thing for pair in seen for thing in pair} & set(aside)
+    assert not any(apart(*pair) for pair in seen)
+    for scene in generate(50, 0, part="unseen"):
+        pair = parted(scene.sentence)[::2]
+        assert apart(*pair)
+        assert set(pair) <= set(known)
+    for scene in generate(50, 0, part="strange"):
         assert set(parted(scene.sentence)[::2]) & set(aside)
+    for thing in known:  # each thing can be learnt in each place
+        assert 0 < sum(apart(thing, other) for other in known) < len(known)
+        assert 0 < sum(apart(other, thing) for other in known) < len(known)
 
 
 def test_same_seed_same_scenes():
@@ -73,3 +81,5 @@ def test_same_seed_same_scenes():
 def test_too_small_is_an_error():
     with pytest.raises(UserError, match="32 pixels"):
         generate(1, 0, size=16)
+    with pytest.raises(UserError, match="unknown part"):
+        generate(1, 0, part="unsen")

@@ -19,7 +19,7 @@ SMALL = {"channels": [8, 12], "dim": 16, "hidden": 24, "dropout": 0.0}
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory):
     folder = tmp_path_factory.mktemp("scenes")
-    write(folder, 80, valid=8, unseen=6, size=32)
+    write(folder, 80, others=6, size=32)
     return folder
 
 
