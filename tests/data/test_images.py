@@ -43,14 +43,13 @@ def test_a_picture_is_bytes_of_one_size():
 
 @pytest.mark.parametrize(
     ("mode", "form", "said"),
-    [("L", "PNG", "grey"), ("CMYK", "JPEG", "CMYK"), ("1", "PNG", "grey"), ("P", "GIF", ""), ("I", "PNG", "grey")],
+    [("L", "PNG", "grey"), ("CMYK", "JPEG", "CMYK"), ("1", "PNG", "grey"), ("P", "GIF", "")],
 )
 def test_other_colours_become_red_green_blue(mode, form, said):
     told: list[str] = []
     found = images.decode(picture((90, 90, 90), mode=mode, form=form), 16, told.append)
     assert found.shape == (16, 16, 3)
-    wanted = 255 if mode == "1" and found.mean() > 100 else 0 if mode == "1" else 90
-    assert abs(found.astype(int).mean() - wanted) < (130 if mode == "1" else 4)
+    assert abs(found.astype(int).mean() - 90) < (60 if mode == "1" else 4)  # black and white are mixed to about it
     assert [said in note for note in told] == ([True] if said else [])
 
 
