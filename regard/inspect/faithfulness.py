@@ -128,15 +128,18 @@ def faithfulness_of_each(
     fall = s[0] - s
     made = []
     for j, label in enumerate(labels):
-        one, cut = f"{said}({label})", f"{count} word{'s' * (count > 1)}"
+        one = f"{said}({label})"
+        top, these = ("word attended to most is", "this word is")
+        if count > 1:
+            top, these = f"{count} words attended to most are", f"these {count} words are"
         measures = []
         for name, first, sign, explain in (
-            ("comprehensiveness", 1, 1, f"fall of {one} when the {cut} attended to most are taken away"),
+            ("comprehensiveness", 1, 1, f"fall of {one} when the {top} taken away"),
             (
                 "sufficiency",
                 1 + p,
                 -1,
-                f"fall of {one} when only these {cut} are left (lower is better)",
+                f"fall of {one} when only {these} left (lower is better)",
             ),
         ):
             block = fall[first : first + p, j]
@@ -186,14 +189,16 @@ def _verdict(measures: Sequence[Measure], count: int, draws: int) -> str:
     good = [m.name for m in measures if m.better_than >= GOOD]
     bad = [m.name for m in measures if m.better_than < GOOD]
     comprehensive, sufficient = measures[:2]
+    words = f"{count} words" if count > 1 else "word"
     if not good:
         return "On this input attention is no better than chance as an explanation."
     if {"comprehensiveness", "sufficiency"} <= set(good):
         beside = f" It does not agree with {_and(bad)}." if bad else ""
+        alone = "they alone keep" if count > 1 else "it alone keeps"
         return (
-            f"On this input attention is a faithful explanation: without the {count} words most attended to the "
-            f"prediction changes more than with {comprehensive.better_than:.0%} of {draws} random choices, and they "
-            f"alone keep it better than {sufficient.better_than:.0%}.{beside}"
+            f"On this input attention is a faithful explanation: without the {words} most attended to the prediction "
+            f"changes more than with {comprehensive.better_than:.0%} of {draws} random choices, and {alone} it better "
+            f"than {sufficient.better_than:.0%}.{beside}"
         )
     return f"On this input attention is better than chance by {_and(good)}, and not by {_and(bad)}: believe it in part."
 

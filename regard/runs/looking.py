@@ -49,6 +49,7 @@ def seen_by(
         "tokens": [{k: v for k, v in t.items() if k != "fixed"} for t in subject.tokens],
         "maps": [_stored(m) for m in [*shown, *through(shown)]],
         "notes": list(notes),
+        "asked": f"{subject.said}({subject.labels[0]})" if len(subject.labels) == 1 else f"{subject.said} of a word",
         **subject.parts(),
     }
     if chances:

@@ -12,7 +12,7 @@ from regard.viewer.words import Layout, even_share, hop_layouts, layout
 
 CSS = ["theme.css", "text.css", "viewer.css"]
 JS = [
-    *("hover.js", "core.js", "maps.js", "glance.js", "heatmap.js", "lines.js", "distance.js", "asked.js"),
+    *("hover.js", "core.js", "maps.js", "glance.js", "heatmap.js", "lines.js", "distance.js", "image.js", "asked.js"),
     *("export.js", "main.js"),
 ]
 SHOWN = 8  # labels listed before the rest is folded away
@@ -43,6 +43,7 @@ def page(look: dict[str, Any]) -> str:
         other_view=seconds,
         differences=differences(look, view, seconds),
         matter=heads if len(heads) <= MATTER else [*heads[: MATTER // 2], *heads[-MATTER // 2 :]],
+        pictured=any(isinstance(a, dict) and a.get("grid") for a in look["axes"].values()),
         specials=any(token["special"] for token in look["tokens"]),
         top=chances[:SHOWN],
         rest=chances[SHOWN:],

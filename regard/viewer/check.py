@@ -23,6 +23,7 @@ OPTIONAL = {
     "maps": [],
     "faithfulness": None,
     "axes": {},
+    "asked": "",
     "questions": None,
     "instead": {},
     "changes": None,
@@ -31,6 +32,7 @@ OPTIONAL = {
     "notes": [],
 }
 BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
+PICTURE = re.compile(r"data:image/(png|jpeg|webp);base64,[A-Za-z0-9+/]*={0,2}")
 
 
 def checked(look: dict[str, Any]) -> dict[str, Any]:
@@ -52,7 +54,9 @@ def checked(look: dict[str, Any]) -> dict[str, Any]:
         chances = look["prediction"]["probabilities"]
         _numbers("probabilities", list(chances.values()), len(chances), "labels")
     for name, axis in look["axes"].items():
-        if not isinstance(axis, dict) and not 0 <= axis[0] <= axis[1] <= len(look["tokens"]):
+        if isinstance(axis, dict):
+            _grid(name, axis)
+        elif not 0 <= axis[0] <= axis[1] <= len(look["tokens"]):
             raise UserError(f"axis {name!r} is {list(axis)}, outside the {len(look['tokens'])} tokens")
     for number, question in enumerate(look["questions"] or []):
         _numbers(f"questions[{number}]", question["weights"], len(look["tokens"]), "tokens")
@@ -63,6 +67,15 @@ def checked(look: dict[str, Any]) -> dict[str, Any]:
     if look["other"] is not None:
         look["other"] = checked({**look["other"], "other": None})
     return look
+
+
+def _grid(name: str, axis: dict[str, Any]) -> None:
+    """An axis that is the cells of a picture: `grid` says how many down and across, `picture` is a data: address."""
+    grid = axis.get("grid")
+    if grid is not None and grid[0] * grid[1] != len(axis["names"]):
+        raise UserError(f"axis {name!r} is a grid of {list(grid)}, but has {len(axis['names'])} names")
+    if not PICTURE.fullmatch(axis.get("picture") or "data:image/png;base64,"):
+        raise UserError(f"the picture of axis {name!r} is not a data:image/...;base64 address")
 
 
 def _tokens(look: dict[str, Any]) -> None:

@@ -102,7 +102,7 @@ def test_busy_and_late_have_their_own_numbers():
         assert (await slow).status_code == 200
         assert (await client.post("/predict", json={"text": "sleep 9"})).status_code == 504
 
-    with_client(do, queue=2, timeout=1.0)
+    with_client(do, queue=2, timeout=3.0)
 
 
 def test_a_token_is_wanted():

@@ -30,9 +30,9 @@ def two():
     return Look(seen_by(one)).beside(Look(seen_by(other))), exact(one), exact(other)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
-    """The Chromium of the system, driven by playwright."""
+    """The Chromium of the system, driven by playwright: one at a time, since its loop of events bears no other."""
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if path is None:
         pytest.skip("no Chromium found: install Debian's package `chromium` to run the browser tests")

@@ -44,6 +44,11 @@ function ask(index) {
 }
 // What else can be said of the words: gradients, and how far the answer moves without each.
 function shadeBy(name) {
+  const inText = document.querySelector('#shade input[value="text"]');
+  if (inText && name) {  // within sentences only attention weighs
+    inText.checked = true;
+    document.querySelector("#text .prose").classList.remove("by-sentence");
+  }
   shadeFor(name ? look.instead[name] : look.weights);
   if ($("strongest")) $("strongest").textContent += name ? `, by ${name}` : "";
 }

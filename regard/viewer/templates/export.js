@@ -162,7 +162,11 @@ function largeDrawing() {
       made.append(element("text", { transform: `translate(${left + cell * (c + 0.5) + 4} ${top - 5}) rotate(-90)` }, shorten(columnNames[c], 18)));
     }
   } else if (state.view === "lines") made = drawLines(sheet.shown, state.row);
-  else made = $("distance").querySelector("svg")?.cloneNode(true);
+  else if (state.view === "image") {
+    const canvas = $("over"), [width, height] = [parseFloat(canvas.style.width), (parseFloat(canvas.style.width) * canvas.height) / canvas.width];
+    made = element("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
+    made.append(element("image", { width, height, href: canvas.toDataURL("image/png") }));
+  } else made = $("distance").querySelector("svg")?.cloneNode(true);
   printing = false;
   made?.setAttribute("xmlns", NS);
   return made && `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(made)}\n`;

@@ -71,10 +71,12 @@ async function showMap(state) {
   Object.assign(shown, { site, mode, head, zoom });
   sheet.shown = shown;
   for (const name of ["frame", "lines", "distance"]) $(name).hidden = name !== ({ map: "frame" }[view] || view);
+  if ($("image")) $("image").hidden = view !== "image";
   $("lines-say").hidden = view !== "lines";
   for (const id of ["readout", "zoom", "save-png"]) $(id).hidden = view !== "map";
   if (view === "lines") showLines(shown);
   if (view === "distance") await showDistance(state);
+  if (view === "image") await showImage(shown);
   if (view === "map") {
     const layout = (sheet.layout = plan(shown, $("frame").clientWidth || 600, zoom));
     drawMap($("heatmap"), shown, layout, sharpness(layout));

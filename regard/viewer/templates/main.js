@@ -20,7 +20,7 @@ function readHash() {
   state.head = whole("head", heads) ?? 0;
   state.mode = one("mode", ["single", "mean", "max"]);
   state.zoom = [2, 4].includes(Number(asks.get("zoom"))) ? Number(asks.get("zoom")) : 1;
-  state.view = one("view", ["map", "lines", "distance"]);
+  state.view = one("view", ["map", "lines", "distance", ...(gridOf(state.site) ? ["image"] : [])]);
   state.unit = one("unit", ["tokens", "words"]);
   state.special = asks.get("special") !== "0";
   state.norm = asks.get("norm") === "1";
@@ -57,6 +57,8 @@ function show() {
     if ($(id)) $(id).checked = on;
   }
   if ($("diff")) $("diff").disabled = twin(site) === null;
+  const pictured = document.querySelector('#view input[value="image"]');
+  if (pictured) pictured.disabled = !gridOf(site);
   for (const button of document.querySelectorAll("#glance button")) {
     const here = Number(button.dataset.site) === site;
     const number_ = Number(button.dataset.head);
@@ -72,6 +74,7 @@ function change(what) {
   if ("site" in what && what.site !== state.site) Object.assign(what, { row: null, heads: what.heads ?? null });
   Object.assign(state, what);
   if (look.maps.length && state.diff && twin(state.site) === null) state.diff = false;
+  if (look.maps.length && state.view === "image" && !gridOf(state.site)) state.view = "map";
   if (look.maps.length) state.head = Math.min(state.head, look.maps[state.site].shape[0] - 1);
   writeHash();
   show();
@@ -91,6 +94,7 @@ if (look.maps.length) {
   buildGlance(choose);
   watchHeatmap();
   watchLines();
+  if ($("image")) watchImage();
   readHash();
   show();
   watchGlance();
