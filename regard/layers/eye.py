@@ -16,7 +16,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import UserError
-from regard.layers.dropout import Dropout
 from regard.sizes import positive
 
 MEAN, SPREAD = 115.0, 65.0
@@ -24,7 +23,7 @@ MEAN, SPREAD = 115.0, 65.0
 
 
 class Eye(nn.Module):
-    def __init__(self, channels: Sequence[int], dim: int, *, blocks: int = 1, dropout: float = 0.0):
+    def __init__(self, channels: Sequence[int], dim: int, *, blocks: int = 1):
         super().__init__()
         if not channels or min(channels) < 1 or blocks < 0:
             raise UserError(f"an eye wants channels of 1 or more and blocks of 0 or more; given {channels}, {blocks}")
@@ -35,7 +34,6 @@ class Eye(nn.Module):
             nn.ModuleList([Part(a, b, 2), *(Part(b, b, 1) for _ in range(blocks if number else 0))])
             for number, (a, b) in enumerate(zip(widths, channels, strict=False))
         )
-        self.dropout = Dropout(dropout)
         self.out = nn.Linear(channels[-1], dim)
 
     def forward(self, pictures: Tensor) -> Tensor:
@@ -49,7 +47,7 @@ class Eye(nn.Module):
         for stage in self.stages:
             for part in stage:  # type: ignore[attr-defined]
                 x = part(x)
-        return self.out(self.dropout(x.permute(0, 2, 3, 1)))
+        return self.out(x.permute(0, 2, 3, 1))
 
 
 class Part(nn.Module):

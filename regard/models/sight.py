@@ -34,7 +34,7 @@ class Sight(nn.Module):
         dropout: float = 0.0,
     ):
         super().__init__()
-        self.eye = Eye(channels, dim, blocks=blocks, dropout=dropout)
+        self.eye = Eye(channels, dim, blocks=blocks)
         self.positions = places.build(positions, dim, heads)
         inside = self.positions if self.positions.inside else None
         self.layers = Stack[EncoderBlock](
