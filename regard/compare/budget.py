@@ -104,7 +104,7 @@ class Survey:
 
 def survey(task: str, tree: dict[str, Any], budget: Budget, folder: Path) -> Survey:
     """Build the design once on the real data, and look. `folder` is for what reading the data leaves behind."""
-    settings = absolute(resolve(task, tree))
+    settings = absolute(resolve(task, origins.adopt(task, tree) if tree.get("origin") else tree))
     if isinstance(settings.model, Fits):
         return Survey(fitted=True)
     return counted(*ready(task, settings, folder), settings.train, budget, folder)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup, escape
 
-from regard.report.curves import ticks
+from regard.report.curves import apart, ticks
 
 Point = tuple[str, float, float, float, float]
 """Name, cost, quality, and the ends of its interval."""
@@ -34,7 +34,9 @@ def drawing(
     costs = [math.log10(max(cost, 1e-12)) for _, cost, *_ in points]
     x_low, x_high = math.floor(min(costs) - 0.05), math.ceil(max(costs) + 0.05)
     y_ticks = ticks(min(low for *_, low, _ in points), max(high for *_, high in points), 5)
-    left, right, top, bottom = 56, width - 24, 26, height - 46
+    letters = 30 if width >= 500 else 15
+    margin = 26 + 6.6 * max(len(_short(name, letters)) for name, *_ in points)
+    left, right, top, bottom = 56, width - margin, 26, height - 46
 
     def x_at(cost: float) -> float:
         return left + (math.log10(max(cost, 1e-12)) - x_low) / max(x_high - x_low, 1) * (right - left)
@@ -48,42 +50,36 @@ def drawing(
     ]
     for tick in y_ticks:
         y = y_at(tick)
-        parts.append(f'<path class="grid" d="M{left} {y:.1f}H{right}"/>')
+        parts.append(f'<path class="grid" d="M{left} {y:.1f}H{right:.1f}"/>')
         parts.append(f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{tick:.4g}</text>')
     for power in range(x_low, x_high + 1):
         x = x_at(10.0**power)
         parts.append(f'<path class="axis" d="M{x:.1f} {bottom}v4"/>')
         parts.append(f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{_power(power)}</text>')
-    parts.append(f'<path class="axis" d="M{left} {bottom}H{right}"/>')
+    parts.append(f'<path class="axis" d="M{left} {bottom}H{right:.1f}"/>')
     parts.append(f'<text x="{(left + right) / 2:.0f}" y="{height - 8}" text-anchor="middle">{escape(x_label)}</text>')
     parts.append(f'<text x="0" y="14">{escape(y_label)}</text>')
     best = front(points, better)
     line = sorted((x_at(c), y_at(q)) for n, c, q, *_ in points if n in best)
     if len(line) > 1:
         parts.append('<path class="front" d="M' + "L".join(f"{x:.1f} {y:.1f}" for x, y in line) + '"/>')
-    taken: list[tuple[float, float]] = []
-    for name, cost, quality, low, high in sorted(points, key=lambda p: p[1]):
+    places = apart([y_at(quality) for _, _, quality, *_ in points], 16, top, bottom)
+    for (name, cost, quality, low, high), level in zip(points, places, strict=True):
         x, y = x_at(cost), y_at(quality)
         on = " on" if name in best else ""
         parts.append(f'<path class="reach{on}" d="M{x:.1f} {y_at(low):.1f}V{y_at(high):.1f}"/>')
+        parts.append(f'<path class="leader" d="M{x + 6:.1f} {y:.1f}L{right + 6:.1f} {level:.1f}"/>')
         parts.append(
             f'<circle class="dot{on}" r="4.5" cx="{x:.1f}" cy="{y:.1f}"><title>{escape(name)}</title></circle>'
         )
-        side = x < left + 0.6 * (right - left)
-        level = y - 9
-        while any(abs(level - other) < 15 and abs(x - place) < 0.4 * width for place, other in taken):
-            level += 15
-        taken.append((x, level))
-        anchor = "start" if side else "end"
         parts.append(
-            f'<text class="name" x="{x + (8 if side else -8):.1f}" y="{level + 4:.1f}" text-anchor="{anchor}">'
-            f"{escape(_short(name))}</text>"
+            f'<text class="name" x="{right + 10:.1f}" y="{level + 4:.1f}">{escape(_short(name, letters))}</text>'
         )
     return Markup("\n".join(map(str, parts)) + "\n</svg>")
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= 34 else name[:32] + "…"
+def _short(name: str, most: int) -> str:
+    return name if len(name) <= most else name[: most - 1] + "…"
 
 
 def _power(power: int) -> str:

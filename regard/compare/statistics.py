@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
@@ -157,6 +157,8 @@ def analyse(
         _pair(pair, apart[pair], p[i], corrected[i], alpha, len(pairs), [len(seen[name]) for name in pair])
         for i, pair in enumerate(pairs)
     ]
+    if share:  # no two shares differ by more than 1
+        told = [replace(t, low=max(t.low, -1.0), high=min(t.high, 1.0)) for t in told]
     beats = [(t.a, t.b) if (t.difference > 0) == (better == "max") else (t.b, t.a) for t in told if t.apart]
     place = ranks(names, beats)
     standings = []

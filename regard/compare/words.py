@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+QUICKER = 0.8
+"""Of those that cannot be told apart, one is preferred that takes at most this share of the best one's time."""
+
 
 def shown(value: float, kind: str) -> str:
     """A measure for people: a share in percent, else four figures."""
@@ -48,6 +51,8 @@ def _first(found: Mapping[str, Any], kind: str, explain: str) -> str:
         lead = lead.replace("the highest mean", "the lowest mean")
     if cheap is best:
         return f"{lead} It also answers fastest, so there is no reason to use another of them."
+    if (cheap["latency"] or 0.0) > QUICKER * (best["latency"] or 0.0):
+        return f"{lead} Use it: none of the others answers much faster."
     between = gap(abs(best["mean"] - cheap["mean"]), kind)
     ask = (
         f" ({cheap['more']} would tell, if the difference seen is the true one)" if cheap["more"][:1].isdigit() else ""

@@ -51,7 +51,7 @@ def drawing(curves: list[dict[str, Any]], *, x_label: str, y_label: str, width: 
     parts.append(f'<path class="axis" d="M{left} {height - bottom}H{right:.1f}"/>')
     parts.append(f'<text x="{(left + right) / 2:.0f}" y="{height - 8}" text-anchor="middle">{escape(x_label)}</text>')
     parts.append(f'<text x="0" y="14">{escape(y_label)}</text>')
-    ends = _apart([y_at(line[-1][1]) if line else top for _, line in lines], 16, top, height - bottom)
+    ends = apart([y_at(line[-1][1]) if line else top for _, line in lines], 16, top, height - bottom)
     for number, (name, line) in enumerate(lines):
         style = f'style="--curve:var(--curve-{number % COLOURS})" stroke-dasharray="{DASHES[number % len(DASHES)]}"'
         path = "M" + "L".join(f"{x_at(x):.1f} {y_at(y):.1f}" for x, y in line)
@@ -106,7 +106,7 @@ def _short(name: str) -> str:
     return name if len(name) <= 30 else name[:29] + "…"
 
 
-def _apart(wanted: list[float], gap: float, top: float, bottom: float) -> list[float]:
+def apart(wanted: list[float], gap: float, top: float, bottom: float) -> list[float]:
     """Positions near the wanted ones, at least `gap` apart."""
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     placed = list(wanted)

@@ -153,6 +153,18 @@ def test_a_search_is_within_the_budget(reviews, tmp_path):
     assert config["settings"]["train"]["steps"] == 14
 
 
+def test_a_design_can_start_from_a_trained_run(compared, reviews, tmp_path):
+    before = compared / "runs/han-embed=12-hidden=8-attention=8/seed-0"
+    from_there = {"label": "taught", "origin": str(before), "model": {"name": "han"}}
+    settings = {key: value for key, value in asked(reviews).settings.items() if key != "tokenizer"}
+    how = {"models": [from_there], "settings": settings, "seeds": 1, "budget": ["2steps"]}
+    found = compare(asked(reviews, **how), tmp_path / "out", progress=False, say=silent)
+    assert found["failures"] == found["left_out"] == {}
+    config = json.loads((tmp_path / "out/runs/taught/seed-0/config.json").read_text())
+    assert config["settings"]["model"]["embed"] == 12
+    assert config["origin"]["loaded"]
+
+
 def test_nothing_is_trained_in_a_dry_run(reviews, tmp_path):
     said: list[str] = []
     found = compare(asked(reviews), tmp_path / "out", dry=True, say=said.append)

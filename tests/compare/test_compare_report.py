@@ -43,6 +43,11 @@ def test_of_those_that_share_the_first_rank_the_quickest_is_recommended():
     assert "Use han" not in text
 
 
+def test_a_little_quicker_is_no_reason():
+    text = said(row("han", 1, 0.93, 0.010), row("cnn", 1, 0.92, 0.009, "7 more seeds"))
+    assert "Use it: none of the others answers much faster" in text
+
+
 def test_doubts_are_named():
     assert "one seed" in said(row("a", 1, 0.9, seeds=1), row("b", 2, 0.5, seeds=1))
     assert "5 test items (5.0%)" in said(row("a", 1, 0.9), row("b", 2, 0.5), repeated={"test in training": 5})
