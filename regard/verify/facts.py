@@ -210,7 +210,7 @@ def made_up(seed: int) -> Found:
 def likeness(seed: int) -> Found:
     """Is the answer for an unknown name that of the nearest known name, more often than that of a random one?"""
     near_share, random_share = [], []
-    for s in range(seed, seed + 3):
+    for s in range(seed, seed + 5):
         people = world(s)
         model: gpt.GPT = taught(s, True)  # type: ignore[assignment]
         names, _ = unseen(s, people)
