@@ -70,9 +70,7 @@ def main() -> None:
     args = parser.parse_args()
     rows = [measure(seed, args.count, args.changed) for seed in range(args.seeds)]
     least = {name: min(row["unseen"][name] for row in rows) for name in ("exact", "pointing")}
-    print(
-        f"unseen things, the least of {len(rows)} seeds: exact {least['exact']:.4f}, pointing {least['pointing']:.4f}"
-    )
+    print(f"unseen pairs, the least of {len(rows)} seeds: exact {least['exact']:.4f}, pointing {least['pointing']:.4f}")
     if not args.dry:
         tree = {"scenes": args.count, "changed": args.changed, "least": least, "seeds": rows, "machine": machine()}
         RESULT.write_text(json.dumps(tree, indent=1) + "\n")
