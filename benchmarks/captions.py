@@ -35,7 +35,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "greedy": {"beam": 1},
     "beam 3": {"beam": 3, "alpha": 0.7},
     "beam 5": {"beam": 5, "alpha": 1.0},
-    "consensus": {"consensus": 60},
+    "consensus": {"consensus": 40},
 }
 KEPT = ("bleu1", "bleu2", "bleu3", "bleu4", "brevity", "length", "exact", "loss")
 

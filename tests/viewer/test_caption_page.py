@@ -90,15 +90,17 @@ def test_the_slider_goes_through_the_words(shown):
 
 
 @pytest.mark.browser
-def test_the_veil_is_lightest_where_attention_is(shown):
+def test_the_veil_is_dark_where_no_attention_is_and_warm_where_it_is(shown):
     opened, one = shown
     opened.click(".word >> nth=1")
-    alphas = opened.evaluate(
+    drawn = opened.evaluate(
         "() => { const c = document.querySelector('.stage canvas');"
-        "return [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data].filter((_, i) => i % 4 === 3) }"
+        "return [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data] }"
     )
-    peak = max(one["maps"][1])
-    assert alphas == pytest.approx([255 * 0.72 * (1 - w / peak) for w in one["maps"][1]], abs=1.5)
+    shares = np.array(one["maps"][1]) / max(one["maps"][1])
+    whole = 0.72 * (1 - shares) + 0.4 * shares
+    assert drawn[3::4] == pytest.approx((255 * whole).tolist(), abs=1.5)
+    assert drawn[0::4] == pytest.approx((255 * 0.4 * shares / whole).tolist(), abs=2.5)
 
 
 @pytest.mark.browser

@@ -1,6 +1,6 @@
-// A map is laid over the picture as light: where no attention fell the picture is dark.
+// A map is laid over the picture: where no attention fell it is dark, where most fell it is warm.
 const told = JSON.parse(document.getElementById("data").textContent);
-const DARK = 0.72;
+const DARK = 0.72, WARM = 0.4, HUE = [255, 150, 20];
 
 function even(one) {
   const mean = new Array(one.rows * one.columns).fill(0);
@@ -11,7 +11,11 @@ function veil(canvas, one, map) {
   canvas.width = one.columns;
   canvas.height = one.rows;
   const pen = canvas.getContext("2d"), image = pen.createImageData(one.columns, one.rows), peak = Math.max(...map) || 1;
-  map.forEach((weight, i) => { image.data[4 * i + 3] = Math.round(255 * DARK * (1 - weight / peak)); });
+  map.forEach((weight, i) => {
+    const share = weight / peak, warm = WARM * share, whole = DARK * (1 - share) + warm;
+    HUE.forEach((part, k) => { image.data[4 * i + k] = Math.round(part * warm / whole); });
+    image.data[4 * i + 3] = Math.round(255 * whole);
+  });
   pen.putImageData(image, 0, 0);
 }
 function over(one, img, map, side) {
