@@ -153,8 +153,9 @@ def captioning(tmp_path_factory) -> Path:
     write_pictures(folder)
     quiet = {"progress": False, "say": lambda line: None}
     files = [folder / "train.zip", folder / "train.captions.tsv"]
-    settings = {"model": {"channels": [8, 8], "dim": 16, "hidden": 16}, "data": {"size": 32}}
-    regard.train("caption", files, steps=2, settings=settings, out=folder / "scenes", **quiet)
+    settings = {"model": {"channels": [8, 8], "dim": 16, "hidden": 16, "dropout": 0.0}, "data": {"size": 32}}
+    settings["train"] = {"lr": 0.02, "evaluate_every": 100}  # long enough to say a few words
+    regard.train("caption", files, steps=20, settings=settings, out=folder / "scenes", **quiet)
     settings = {"model": {"channels": [8, 8], "dim": 16, "heads": 2}, "data": {"size": 32}}
     regard.train("images", folder / "pictures", steps=2, settings=settings, out=folder / "pictures-run", **quiet)
     return folder
