@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,8 @@ OBJECTIVE = {"gpt": "causal", "birnn": "blank"}
 BATCH_TOKENS = 2048
 
 
-def trained(case: dict[str, Any], folder: Path, steps: int) -> tuple[Any, float, float]:
-    """The run, its seconds a token, and the mean tokens of a text."""
+def trained(case: dict[str, Any], folder: Path, steps: int) -> tuple[Any, float, float, int]:
+    """The run, its seconds a token, and the mean tokens of a text and of a sentence."""
     reviews = generate(6000, 0)
     file = folder / ("reviews.csv" if case["task"] == "classify" else "reviews.txt")
     if case["task"] == "classify":
@@ -66,9 +67,10 @@ def trained(case: dict[str, Any], folder: Path, steps: int) -> tuple[Any, float,
     last = train[-1]
     each = (last["seconds"] - first["seconds"]) / (last["tokens"] - first["tokens"])
     if case["task"] == "language":
-        return run, each, float(case["block"])
+        return run, each, float(case["block"]), 20
     lengths = [len(run.tokenizer.encode(r.text).ids) for r in reviews[:500]]
-    return run, each, sum(lengths) / len(lengths)
+    count = sum(len(re.findall(r"[.!?]+(?:\s|$)", r.text)) for r in reviews[:500])
+    return run, each, sum(lengths) / len(lengths), max(1, round(sum(lengths) / max(1, count)))
 
 
 def held(model: nn.Module, n: int, batch: int) -> int:
@@ -88,16 +90,20 @@ def held(model: nn.Module, n: int, batch: int) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--only", default="", help="configurations whose title holds this; nothing is written")
     parser.add_argument("--quick", action="store_true", help="few steps, nothing written")
-    quick = parser.parse_args().quick
+    given = parser.parse_args()
+    quick = given.quick
     results: dict[str, Any] = {"machine": machine(), "batch_tokens": BATCH_TOKENS, "configurations": {}}
     for title, case in CONFIGURATIONS.items():
+        if given.only not in title:
+            continue
         with tempfile.TemporaryDirectory() as folder:
-            run, each, length = trained(case, Path(folder), 40 if quick else 150)
+            run, each, length, sentence = trained(case, Path(folder), 40 if quick else 150)
         n = max(2, round(length))
         batch = max(1, BATCH_TOKENS // n)
         tokens = 1_000_000
-        told = predict(run.model, n, batch, tokens, seconds=1.0 if quick else 5.0)
+        told = predict(run.model, n, batch, tokens, seconds=1.0 if quick else 5.0, sentence=sentence)
         memory = held(run.model, n, batch)
         row = {
             "n": n,
@@ -116,7 +122,7 @@ def main() -> None:
             f"{memory / 2**20:6.0f} measured ({row['memory_ratio']:.2f})",
             flush=True,
         )
-    if not quick:
+    if not quick and not given.only:
         Path("benchmarks/results/predict.json").write_text(json.dumps(results, indent=2) + "\n")
 
 

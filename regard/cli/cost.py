@@ -43,6 +43,9 @@ def cost(
         typer.Option(min=1, metavar="TOKENS", help="Seconds an epoch of so many tokens takes here, and memory."),
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Texts in a batch, for --predict.")] = 32,
+    sentence: Annotated[
+        int, typer.Option(min=1, help="Tokens of a sentence, for --predict of models that read by them.")
+    ] = 20,
     out: Annotated[Path | None, typer.Option(help="A page (.html) with the card and plots against n and d.")] = None,
     import_: Annotated[
         list[Path] | None, typer.Option("--import", metavar="FILE.py", help="Your own mechanisms; the file is run.")
@@ -73,7 +76,7 @@ def cost(
     if predict is not None:
         from regard.costing.predict import predict as seconds
 
-        shown["predicted"] = seconds(module, n, batch, predict)
+        shown["predicted"] = seconds(module, n, batch, predict, sentence=sentence)
     if json_:
         print(json.dumps(shown, ensure_ascii=False))
     else:

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.costing.card import Kept, call, tensors
+from regard.costing.namers import SENTENCE
 from regard.settings import TrainSettings
 from regard.training import machine
 from regard.training.budget import SHARE
@@ -50,6 +51,7 @@ class Probe:
     n: int
     rows: int
     given: nn.Module
+    sentence: int = SENTENCE
     monitor: str = "loss"
     mode: Literal["max", "min"] = "min"
 
@@ -57,7 +59,10 @@ class Probe:
         return [np.array([i]) for i in range(BATCHES)]
 
     def batch(self, indices: np.ndarray, epoch: int) -> Texts:
-        args = call(self.given, self.n, batch=self.rows, seed=int(indices[0]))[0]
+        seed = int(indices[0])
+        args = call(self.given, self.n, batch=self.rows, seed=seed)[0]
+        if len(args) == 3:  # words, which are real, and their sentences
+            args = *args[:2], sentences(self.rows, self.n, self.sentence, seed)
         return Texts(tuple(t.detach() for t in args), self.n * self.rows, self.rows)
 
     def loss(self, model: nn.Module, batch: Texts) -> Mapping[str, Term]:
@@ -65,6 +70,14 @@ class Probe:
 
     def evaluate(self, model: nn.Module) -> Mapping[str, float]:
         return {}
+
+
+def sentences(rows: int, n: int, mean: int, seed: int) -> Tensor:
+    """The number of each word's sentence, (rows, n); sentences are half as long as the mean to half as long again, so
+    that they fall into groups of like length as those of real texts do."""
+    draw = np.random.default_rng(seed)
+    lengths = draw.integers(max(1, mean // 2), mean + mean // 2 + 1, (rows, n))
+    return torch.from_numpy(np.stack([np.repeat(np.arange(n), row)[:n] for row in lengths]))
 
 
 def loss_of(model: nn.Module, args: tuple[Tensor, ...]) -> Tensor:
@@ -92,10 +105,13 @@ def loss_of(model: nn.Module, args: tuple[Tensor, ...]) -> Tensor:
     return torch.stack([F.cross_entropy(one, target) for one in each]).mean() + terms
 
 
-def predict(module: nn.Module, n: int, batch: int, tokens: int, *, seconds: float = SECONDS) -> dict[str, Any]:
-    """For `batch` texts of n tokens a step and so many tokens an epoch. The module itself is left as it was."""
+def predict(
+    module: nn.Module, n: int, batch: int, tokens: int, *, seconds: float = SECONDS, sentence: int = SENTENCE
+) -> dict[str, Any]:
+    """For `batch` texts of n tokens a step, in sentences of about so many, and so many tokens an epoch. The module
+    itself is left as it was."""
     model = copy.deepcopy(module).train()
-    task = Probe(n, batch, model)
+    task = Probe(n, batch, model, sentence)
     _see(model, task)
     args = task.batch(np.array([0]), 0).args
     with Kept(model, list(args)) as kept, machine.prepared():
@@ -118,9 +134,9 @@ def _see(model: Any, task: Probe) -> None:
     """Show a model that counts n-grams a training part, as training does first."""
     if not hasattr(model, "see"):
         return
-    ids, mask, sentences = task.batch(np.array([BATCHES]), 0).args
+    ids, mask, number = task.batch(np.array([BATCHES]), 0).args
     model.eval()
     with torch.no_grad():
-        classes = model(ids, mask, sentences).logits.shape[-1]
+        classes = model(ids, mask, number).logits.shape[-1]
     labels = np.eye(classes)[np.arange(len(ids)) % classes]
     model.train().see(ids.flatten().numpy(), np.arange(0, ids.numel() + 1, ids.shape[1]), labels)

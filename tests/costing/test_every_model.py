@@ -10,7 +10,7 @@ from torch import nn
 
 from regard.costing import subject
 from regard.costing.card import call, card, items
-from regard.costing.predict import predict
+from regard.costing.predict import predict, sentences
 from regard.layers import MultiHead
 from regard.models import (
     caption_transformer,
@@ -141,3 +141,13 @@ def test_masked_words_are_asked_for_at_some_places_only():
     made = preln_bert.Config(dim=16, hidden=16, layers=1).build(5000)
     told = predict(made, 40, 4, 100, seconds=0.0)
     assert told["memory_kept"] < 40 * 4 * 5000 * 4
+
+
+def test_sentences_of_a_probe_are_about_as_long_as_said():
+    numbers = sentences(50, 60, 10, seed=0)
+    assert numbers.shape == (50, 60)
+    assert (numbers[:, 0] == 0).all()
+    assert set(numbers.diff(dim=1).unique().tolist()) == {0, 1}
+    whole = [int(count) for row in numbers for count in row.bincount()[:-1]]
+    assert (min(whole), max(whole)) == (5, 15)
+    assert sum(whole) / len(whole) == pytest.approx(10, abs=0.7)
