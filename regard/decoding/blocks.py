@@ -121,10 +121,10 @@ class Block:
 def attend(q: Tensor, keys: Tensor, values: Tensor, scale: float, bias: Tensor | None) -> Tensor:
     """softmax(scale · q keysᵀ + bias) values. The fused kernel is made for many queries; for the few beams of many
     sentences two plain products are up to twice as fast on two threads."""
+    scores = Dot(q, keys, _NOWHERE, scale, bias)
     if q.shape[2] == 1 or q.shape[2] > 16 or q.numel() <= _FEW:
-        return Dot(q, keys, _NOWHERE, scale, bias).attend(values)
-    scores = torch.matmul(q * scale, keys.mT)
-    return torch.matmul((scores if bias is None else scores.add_(bias)).softmax(-1), values)
+        return scores.attend(values)
+    return scores.read(scores.weights(), values)
 
 
 def gelu(x: Tensor) -> Tensor:
