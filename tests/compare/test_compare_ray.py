@@ -41,10 +41,11 @@ def _above(pid: int) -> list[int]:
     return line
 
 
-@pytest.fixture(scope="module")
-def cluster():
+@pytest.fixture
+def cluster(monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
     how = {"num_cpus": 2, "include_dashboard": False, "log_to_driver": False, "configure_logging": False}
-    ray.init(address="local", object_store_memory=100 * 2**20, **how)
+    ray.init(object_store_memory=100 * 2**20, **how)
     yield
     ray.shutdown()
 
