@@ -1,7 +1,7 @@
 """Long range: copying from some places back and recalling what belongs to a key, at lengths beyond training; and recall
 with and without comparing tokens.
 
-Sizes are such that attention learns each in about a minute. In recall absolute positions are trained for longer than
+Sizes are such that attention learns each in a few minutes. In recall absolute positions are trained for longer than
 relative ones, since they begin later; whoever has not learnt a task at the length of training is not said to fail
 beyond it.
 """
@@ -160,13 +160,13 @@ def relative_copying(seed: int) -> Found:
 
 
 def relative_recall(seed: int) -> Found:
-    steps = {"relative": 600, "absolute, learned": 1200, "absolute, sinusoidal": 2400}
+    steps = {"relative": 600, "absolute, learned": 2400, "absolute, sinusoidal": 2400}
     return compared(recalling, seed, steps, 16, "Selective recall", 64)
 
 
 def synthesized(seed: int) -> Found:
     """Recall at the length of training, eight pairs: with and without comparing tokens."""
-    length, steps, seeds = 16, 1200, [seed + i for i in range(3)]
+    length, steps, seeds = 16, 2400, [seed + i for i in range(3)]
     reached: dict[str, list[float]] = {}
     for name, mechanism in (("dot", "dot"), ("dense Synthesizer", "synthesizer-dense:length=40")):
         reached[name] = []
