@@ -15,7 +15,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README, re.S)
 CHAINS = [
     block.split("\n")
     for block in re.findall(r"(?:^    regard .*\n)+", README, re.M)
-    if any(f"train {task}" in block for task in ("language", "translate", "recall"))
+    if any(f"train {task}" in block for task in ("language", "translate", "recall", "caption"))
 ]
 """Blocks whose commands build on one another."""
 COMMANDS = [line.split(" #")[0].strip() for line in re.findall(r"^    (regard .*)$", README, re.M)]
