@@ -90,7 +90,7 @@ def test_asked_to_stop(tmp_path, unstopped, number):
 
 
 def interrupted_again_and_again(folder: Path) -> tuple[int, str]:
-    child = launch(folder, checkpoint_seconds=0, toy={"slow": 5.0})
+    child = launch(folder, checkpoint_seconds=0, toy={"slow": 12.0})
     ready(child)
     wait_for_step(folder, child, 1)
     time.sleep(1.5)  # into the middle of the next step
