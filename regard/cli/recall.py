@@ -55,8 +55,7 @@ def recall(
     json_: o.Json = False,
 ) -> None:
     """Train a model to answer questions about people of whom it has read a sentence each. A fifth of the people asked
-    about are set aside; their answers are never seen. Without --epochs, --steps or --budget it takes 24 epochs with a
-    closed book and 12 with an open one.
+    about are set aside; their answers are never seen. Without --epochs, --steps or --budget it takes 12 epochs.
 
     \b
     closed   from its weights alone: each sentence is said in many ways, questions among them     --model ngram-gpt, gpt

@@ -7,7 +7,7 @@ paper) is a choice of part and not a branch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from torch import Tensor, nn
 
@@ -146,3 +146,14 @@ class DecoderBlock(nn.Module):
         x = self.around_attention(x, attend)
         x = self.around_source(x, lambda y: self.source(y, source, at=at, columns="source"))
         return self.around_feed(x, self.feed), kept[0]
+
+
+def step_through(
+    blocks: Iterable[DecoderBlock], x: Tensor, past: list[Memory] | None, source: list[Memory], at: At
+) -> tuple[Tensor, list[Memory]]:
+    """The next places through all blocks of a decoder; the memories to go on from, one per block."""
+    kept: list[Memory] = []
+    for i, block in enumerate(blocks):
+        x, memory = block.step(x, past[i] if past else None, source[i], at=at)
+        kept.append(memory)
+    return x, kept

@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.layers import DecoderBlock, EncoderBlock, FeedForward, MultiHead, PreNorm
+from regard.layers.blocks import step_through
 from regard.layers.dropout import Dropout
 from regard.layers.gated import GatedFeedForward
 from regard.layers.stack import Stack
@@ -94,11 +95,7 @@ class T5(nn.Module):
     def step(self, ids: Tensor, past: list[Memory] | None, source: list[Memory]) -> tuple[Tensor, list[Memory]]:
         """The next target words (b, new) to logits, and the memories to go on from, one per layer."""
         at = after(past[0] if past else None, ids.shape[1])
-        x = self.dropout(self.embed(ids))
-        kept: list[Memory] = []
-        for i, layer in enumerate(self.decoder):
-            x, memory = layer.step(x, past[i] if past else None, source[i], at=at)
-            kept.append(memory)
+        x, kept = step_through(self.decoder, self.dropout(self.embed(ids)), past, source, at)
         return self.head(self.decoder_norm(x)), kept
 
     def head(self, states: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from regard import named, positions
 from regard.layers import DecoderBlock, EncoderBlock, FeedForward, MultiHead, PostNorm, PreNorm
+from regard.layers.blocks import step_through
 from regard.layers.dropout import Dropout
 from regard.layers.stack import Stack
 from regard.masks import Mask
@@ -113,11 +114,7 @@ class Transformer(nn.Module):
     def step(self, ids: Tensor, past: list[Memory] | None, source: list[Memory]) -> tuple[Tensor, list[Memory]]:
         """The next target words (b, new) to logits, and the memories to go on from, one per layer."""
         at = after(past[0] if past else None, ids.shape[1])
-        x = self._embed(ids, at)
-        kept: list[Memory] = []
-        for i, layer in enumerate(self.decoder):
-            x, memory = layer.step(x, past[i] if past else None, source[i], at=at)
-            kept.append(memory)
+        x, kept = step_through(self.decoder, self._embed(ids, at), past, source, at)
         return self.head(self.decoder_norm(x)), kept
 
     def head(self, states: Tensor) -> Tensor:

@@ -47,7 +47,7 @@ UNSAID: dict[str, dict[str, Any]] = {
     "open": {"data": {"batch_tokens": 2048}, "train": {"lr": 0.002, "average": 0.995}},
 }
 """What is taken where nothing is said: the settings of recipes/birthplace-*.yaml."""
-EPOCHS = {"closed": 24, "open": 12}
+EPOCHS = 12
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def own(tree: Mapping[str, Any]) -> dict[str, Any]:
     tree = merge(UNSAID[book], tree)
     length, model, data, given = tree.get("train"), tree.get("model"), tree.get("data"), tree.get("mix") or {}
     if isinstance(length, Mapping) and all(length.get(name) is None for name in ("epochs", "steps", "budget")):
-        tree["train"] = {**length, "epochs": EPOCHS[book]}
+        tree["train"] = {**length, "epochs": EPOCHS}
     if isinstance(model, Mapping) and book == "closed" and model.get("name", "ngram-gpt") == "ngram-gpt":
         tree["model"] = {"ngrams": 4, **model}
     if isinstance(data, Mapping) and data.get("reader"):  # a run is resumed from anywhere

@@ -98,21 +98,13 @@ def test_the_page_stands_alone_and_says_what_the_table_says(compared):
 
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 390])
-def test_the_page_opens_without_an_error(compared, width):
-    api = pytest.importorskip("playwright.sync_api")
-    import shutil
-
-    chrome = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chrome is None:
-        pytest.skip("no Chromium")
-    with api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=chrome, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": width, "height": 900})
-        trouble: list[str] = []
-        page.on("pageerror", lambda error: trouble.append(str(error)))
-        page.on("console", lambda line: trouble.append(line.text) if line.type == "error" else None)
-        page.goto((compared / "report.html").as_uri())
-        assert page.locator("#results tbody tr").count() == 3
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert not trouble
-        browser.close()
+def test_the_page_opens_without_an_error(compared, width, chromium):
+    page = chromium.new_page(viewport={"width": width, "height": 900})
+    trouble: list[str] = []
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.on("console", lambda line: trouble.append(line.text) if line.type == "error" else None)
+    page.goto((compared / "report.html").as_uri())
+    assert page.locator("#results tbody tr").count() == 3
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert not trouble
+    page.close()

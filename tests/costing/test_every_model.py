@@ -31,9 +31,6 @@ from regard.models.committee import Committee
 from regard.runs.kind import KINDS
 from regard.runs.resolve import models
 
-COUNTED_ONLY: dict[str, str] = {}
-"""Registered models without a formula, and why."""
-
 FITTED = ("regard.models.bag", "regard.models.nb_svm")
 """Models of scikit-learn, which have no layers and make no passes."""
 
@@ -54,8 +51,6 @@ def agree(module: nn.Module, n: int, m: int | None = None) -> None:
 
 @pytest.mark.parametrize("name", REGISTERED)
 def test_every_registered_model_agrees_as_it_is_by_default(name):
-    if name in COUNTED_ONLY:
-        pytest.skip(COUNTED_ONLY[name])
     assert hasattr(importlib.import_module(REGISTERED[name]), "Config")
     agree(subject.model(name, REGISTERED, {}, 300, 3), 45)
 

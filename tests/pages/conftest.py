@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -195,22 +194,6 @@ def report():
         "machine": {"processor": "2 cores", "torch": "2.13"},
         "notes": ["Times are of one run."],
     }
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    """The Chromium of the system, driven by playwright: one at a time, since its loop of events bears no other."""
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if path is None:
-        pytest.skip("no Chromium found: install Debian's package `chromium` to run the browser tests")
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    flags = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    with api.sync_playwright() as driver:
-        browser = driver.chromium.launch(
-            executable_path=path, args=[*flags.split(), "--disable-component-update", "--disable-sync"]
-        )
-        yield browser
-        browser.close()
 
 
 class Opened:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -30,24 +29,8 @@ def two():
     return Look(seen_by(one)).beside(Look(seen_by(other))), exact(one), exact(other)
 
 
-@pytest.fixture(scope="module")
-def browser():
-    """The Chromium of the system, driven by playwright: one at a time, since its loop of events bears no other."""
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if path is None:
-        pytest.skip("no Chromium found: install Debian's package `chromium` to run the browser tests")
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    flags = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    with api.sync_playwright() as driver:
-        launched = driver.chromium.launch(
-            executable_path=path, args=[*flags.split(), "--disable-component-update", "--disable-sync"]
-        )
-        yield launched
-        launched.close()
-
-
 class Page:
-    """A page in the browser, with everything it complained of."""
+    """A page in the chromium, with everything it complained of."""
 
     def __init__(self, context, path: Path, fragment: str):
         self.page = context.new_page()
@@ -103,12 +86,12 @@ class Page:
 
 
 @pytest.fixture
-def show(browser, tmp_path):
+def show(chromium, tmp_path):
     contexts = []
 
     def opener(look: Look, fragment: str = "", width: int = 1200, **options) -> Page:
         path = look.save(tmp_path / "page.html")
-        context = browser.new_context(viewport={"width": width, "height": 900}, accept_downloads=True, **options)
+        context = chromium.new_context(viewport={"width": width, "height": 900}, accept_downloads=True, **options)
         contexts.append(context)
         return Page(context, path, fragment)
 

@@ -58,10 +58,10 @@ def test_a_look_that_is_not_whole_is_refused(change, said):
 
 
 @pytest.fixture
-def shown(browser, tmp_path):
+def shown(chromium, tmp_path):
     given = look()
     (tmp_path / "page.html").write_text(page(given))
-    context = browser.new_context(viewport={"width": 1000, "height": 900}, accept_downloads=True)
+    context = chromium.new_context(viewport={"width": 1000, "height": 900}, accept_downloads=True)
     opened, errors = context.new_page(), []
     opened.on("console", lambda m: errors.append(m.text) if m.type in ("error", "warning") else None)
     opened.on("pageerror", lambda error: errors.append(str(error)))
