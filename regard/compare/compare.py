@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from regard.compare import report, results, runner
+from regard.compare import ray, report, results, runner
 from regard.compare.plan import Asked
 from regard.compare.prepare import Plan, prepare
 from regard.errors import UserError
@@ -33,6 +33,8 @@ def compare(
     out = Path(out)
     if on not in ("local", "ray"):
         raise UserError(f"runs are trained on local or on ray, and {on!r} was given")
+    if on == "ray":
+        ray.found()  # before anything is tried or written
     plan = prepare(asked, out, say)
     results.measure_of(plan)
     for line in told(plan, out):
@@ -44,8 +46,6 @@ def compare(
         }
     try:
         if on == "ray":
-            from regard.compare import ray
-
             plan = ray.run_all(plan, out, say)
         else:
             plan = runner.run_all(plan, out, say, progress)

@@ -28,7 +28,7 @@ Files = dict[str, bytes]
 
 def run_all(plan: Plan, out: Path, say: Say) -> Plan:
     """Train what is not trained yet, on all workers there are."""
-    ray = _ray()
+    ray = found()
     plan = dataclasses.replace(plan, entries=runner.searched(plan, out, say, False))
     todo = [(entry, seed) for entry, seed in plan.runs if not runner.finished(folder_of(out, entry.design, seed))]
     if not todo:
@@ -104,7 +104,8 @@ def _take(ray: Any, made: Any, entry: Entry, seed: int, out: Path, say: Say, num
     say(f"{number} {entry.design.name}, seed {seed}")
 
 
-def _ray() -> Any:
+def found() -> Any:
+    """Ray itself, which is an extra."""
     try:
         import ray
     except ImportError:
