@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from regard.data.batches import POOL
 from regard.data.read import columns, contents, decode
+from regard.data.subwords import Recut
 from regard.data.tokenizer import EOS, Tokenizer
 from regard.errors import UserError, nearest
 
@@ -161,6 +162,18 @@ def encode(texts: Texts, words: Tokenizer, *, max_tokens: int | None = None) -> 
         raise UserError(f"no pair has at most {max_tokens} tokens on both sides (--set data.max_tokens=N)")
     flat = [_flat([side[i] for i in kept]) for side in sides]
     return Pairs(*flat[0], *flat[1], left_out=len(texts.sources) - len(kept))
+
+
+def recut(texts: Texts, words: Tokenizer, max_tokens: int, chance: float, seed: int) -> Callable[[int], Pairs]:
+    """The same pairs with their words cut by BPE-dropout, anew in each epoch; those that `encode` leaves out are left
+    out here too."""
+    sides = [words.batch([spaced(t, words) for t in part]) for part in (texts.sources, texts.targets)]
+    kept = [i for i, (s, t) in enumerate(zip(*sides, strict=True)) if max(len(s), len(t)) <= max_tokens]
+    both = [
+        Recut([spaced(part[i], words) for i in kept], words, chance=chance, seed=seed)
+        for part in (texts.sources, texts.targets)
+    ]
+    return lambda epoch: Pairs(*both[0].epoch(epoch), *both[1].epoch(epoch))
 
 
 def plan(

@@ -43,10 +43,11 @@ class Data(DataSettings):
 
 @dataclass(frozen=True)
 class WordSettings(TokenizerSettings):
-    """One vocabulary for both sides."""
+    """One vocabulary for both sides. `dropout` is the chance that a merge of bpe is left out in training."""
 
     kind: str = "bpe"
     vocab: int = 8000
+    dropout: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,10 @@ def check(settings: TranslateSettings) -> None:
     data = settings.data
     if not 0 <= settings.smoothing < 1:
         raise UserError(f"smoothing is a share from 0 to below 1, and was given {settings.smoothing}")
+    if not 0 <= settings.tokenizer.dropout < 1:
+        raise UserError(f"tokenizer.dropout is a chance from 0 to below 1, and was given {settings.tokenizer.dropout}")
+    if settings.tokenizer.dropout and settings.tokenizer.kind != "bpe":
+        raise UserError(f"tokenizer.dropout is for kind bpe, and the tokenizer is one of {settings.tokenizer.kind!r}")
     if not 0 < data.valid_fraction < 1:
         raise UserError(f"data.valid_fraction lies between 0 and 1, and was given {data.valid_fraction}")
     for name, least in (("max_tokens", 1), ("bleu", 0)):
@@ -162,6 +167,9 @@ def task(
             f"{train.left_out:,} pairs have a side of more than {data.max_tokens} tokens and are left out "
             "(--set data.max_tokens=N)"
         )
+    recut = None
+    if settings.tokenizer.dropout:
+        recut = pairs.recut(found.train, words, data.max_tokens, settings.tokenizer.dropout, settings.seed)
     found.info["train"] |= {"longest": int(train.target_lengths.max()), "tokens": len(train.source) + len(train.target)}
     job = Translate(
         train,
@@ -170,6 +178,7 @@ def task(
         seed=settings.seed,
         smoothing=settings.smoothing,
         scored=_scored(found, words, data, int(train.target_lengths.max())) if data.bleu else None,
+        recut=recut,
     )
     return job, (
         f"{len(train):,} pairs ({len(train.source) + len(train.target):,} tokens), {len(valid):,} for validation, "

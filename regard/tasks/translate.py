@@ -47,7 +47,7 @@ class PairBatch:
 
 class Translate:
     """The task that the loop trains on. `scored` gives further numbers of the validation part, such as BLEU, which is
-    then what decides about the best model."""
+    then what decides about the best model; `recut` gives the training part as it is cut into tokens in an epoch."""
 
     def __init__(
         self,
@@ -58,22 +58,29 @@ class Translate:
         seed: int,
         smoothing: float = 0.1,
         scored: Scored | None = None,
+        recut: Callable[[int], Pairs] | None = None,
     ):
         self.train, self.valid, self.batch_tokens, self.seed = train, valid, batch_tokens, seed
+        self.recut, self._epoch = recut, -1
         self.smoothing, self.scored = smoothing, scored
         self.monitor = "loss" if scored is None else "bleu"
         self.mode: Literal["max", "min"] = "min" if scored is None else "max"
 
     def plan(self, epoch: int) -> list[np.ndarray]:
-        lengths = self.train.source_lengths, self.train.target_lengths
-        return plan(*lengths, self.batch_tokens, seed=self.seed, epoch=epoch)
+        train = self._pairs(epoch)
+        return plan(train.source_lengths, train.target_lengths, self.batch_tokens, seed=self.seed, epoch=epoch)
 
     def batch(self, indices: np.ndarray, epoch: int) -> PairBatch:
-        return collate(self.train, indices)
+        return collate(self._pairs(epoch), indices)
 
     def loss(self, model: nn.Module, batch: PairBatch) -> Mapping[str, Term]:
         words = F.cross_entropy(said(model, batch), batch.words, reduction="sum", label_smoothing=self.smoothing)
         return {"words": Term(words)}
+
+    def _pairs(self, epoch: int) -> Pairs:
+        if self.recut is not None and epoch != self._epoch:
+            self.train, self._epoch = self.recut(epoch), epoch
+        return self.train
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         found = measure(model, self.valid, batch_tokens=2 * self.batch_tokens)

@@ -1,0 +1,83 @@
+"""BPE-dropout: other pieces of the same words, the same again with the same seed."""
+
+import numpy as np
+import pytest
+
+from regard.data import pairs, tokenizer
+from regard.data.subwords import cut
+from regard.data.tokenizer import EOS
+from regard.errors import UserError
+
+TEXTS = pairs.Texts(
+    ["two young men are outside near bushes", "a little girl climbs into a playhouse", "two men"] * 3,
+    ["zwei junge Männer sind im Freien", "ein kleines Mädchen klettert", "zwei Männer"] * 3,
+    [],
+    "",
+)
+
+
+@pytest.fixture(scope="module")
+def words():
+    return tokenizer.train([f" {t}" for t in (*TEXTS.sources, *TEXTS.targets)], "bpe", 320, lowercase=False)
+
+
+def said(words, ids, starts):
+    return [pairs.text_of(ids[a:b].tolist(), words) for a, b in zip(starts, starts[1:], strict=False)]
+
+
+def test_no_dropout_cuts_as_the_tokenizer_does(words):
+    plain, again = pairs.encode(TEXTS, words), pairs.recut(TEXTS, words, 99, 0.0, 0)(3)
+    for name in ("source", "source_starts", "target", "target_starts"):
+        assert np.array_equal(getattr(plain, name), getattr(again, name))
+
+
+def test_all_left_out_leaves_single_bytes(words):
+    found = pairs.recut(TEXTS, words, 99, 1.0, 0)(0)
+    assert found.source_lengths[0] == len(" " + TEXTS.sources[0]) + 1
+    assert found.target[found.target_starts[1] - 1] == EOS
+
+
+def test_each_epoch_says_the_same_text_in_other_pieces(words):
+    draw = pairs.recut(TEXTS, words, 99, 0.3, 0)
+    first, second = draw(0), draw(1)
+    assert not np.array_equal(first.source, second.source)
+    for found in (first, second):
+        assert said(words, found.source, found.source_starts) == TEXTS.sources
+        assert said(words, found.target, found.target_starts) == TEXTS.targets
+    again = pairs.recut(TEXTS, words, 99, 0.3, 0)(1)
+    assert np.array_equal(second.source, again.source)
+    assert np.array_equal(second.target, again.target)
+
+
+def test_pairs_that_are_too_long_are_left_out_as_without_it(words):
+    most = int(pairs.encode(TEXTS, words).source_lengths[2]) - 1
+    assert len(pairs.recut(TEXTS, words, most, 0.5, 0)(0)) == len(pairs.encode(TEXTS, words, max_tokens=most)) == 3
+
+
+def test_by_hand():
+    class Given:
+        def __init__(self, *draws):
+            self.draws = list(draws)
+
+        def random(self, count):
+            return np.array([self.draws.pop(0) for _ in range(count)])
+
+    ranks = {("a", "b"): 0, ("b", "c"): 1, ("ab", "c"): 2}
+    assert cut("abc", ranks, 0.5, Given(0.9, 0.9, 0.9)) == ["abc"]
+    assert cut("abc", ranks, 0.5, Given(0.1, 0.9)) == ["a", "bc"]
+    assert cut("abc", ranks, 0.5, Given(0.9, 0.1, 0.2)) == ["ab", "c"]
+
+
+@pytest.mark.parametrize(("setting", "message"), [("dropout=1", "from 0 to below 1"), ("kind=words", "kind bpe")])
+def test_wrong_settings(tmp_path, setting, message):
+    import regard
+
+    (tmp_path / "a").write_text("a b\n" * 4)
+    name, value = setting.split("=")
+    chosen = {"kind": "bpe", "dropout": 0.1} | {name: float(value) if value.isdigit() else value}
+    with pytest.raises(UserError, match=message):
+        regard.train(
+            "translate",
+            settings={"tokenizer": chosen, "data": {"train": [str(tmp_path / "a")] * 2}},
+            out=tmp_path / "run",
+        )
