@@ -10,6 +10,7 @@ a source that takes no seed; here the same seed and epoch give the same cuts.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Sequence
 
@@ -61,7 +62,7 @@ def cut(word: str, ranks: dict[tuple[str, str], int], chance: float, random: np.
     """One word, written in the alphabet of the merges, in pieces."""
     parts = list(word)
     while len(parts) > 1:
-        known = [(ranks[pair], i) for i, pair in enumerate(zip(parts, parts[1:], strict=False)) if pair in ranks]
+        known = [(ranks[pair], i) for i, pair in enumerate(itertools.pairwise(parts)) if pair in ranks]
         kept = [found for found, drawn in zip(known, random.random(len(known)), strict=True) if drawn >= chance]
         if not kept:
             break
