@@ -53,12 +53,14 @@ ROOMS: dict[str, set[str]] = {
     "recall": LAYERS | {"models", "data", "tasks", "training", "decoding"},
     "runs": RUNS,
     "demo": RUNS,
+    "demo_recall": RUNS,
     "costing": LAYERS | {"models", "viewer", "report", "training"},
     "verify": RUNS | {"costing"},
     "opening": RUNS | {"convert"},
     "serve": RUNS | {"opening"},
     "compare": RUNS | {"costing", "convert"},
-    "cli": RUNS | {"compare", "convert", "plugins", "demo", "regard", "costing", "verify", "opening", "serve"},
+    "cli": RUNS
+    | {"compare", "convert", "plugins", "demo", "demo_recall", "regard", "costing", "verify", "opening", "serve"},
     "testing": LAYERS | {"models", "inspect"},
     "regard": RUNS,
 }

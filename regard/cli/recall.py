@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -106,29 +106,8 @@ def ask(
         print(json.dumps(made.as_dict(), ensure_ascii=False))
         return
     print(made)
-    for line in explained(made):
+    for line in made.explained():
         print(f"  {line}")
-
-
-def explained(made: Any) -> list[str]:
-    """What an answer rests on, a line each."""
-    lines = []
-    if made.sentence is not None:
-        seen = sorted(made.words, key=lambda pair: -pair[1])[:5]
-        lines.append(f"confidence {made.confidence:.2f}" + (f", for {made.guess!r}" if made.answer is None else ""))
-        if made.person != made.name:
-            lines.append(f"taken for: {made.person}")
-        lines.append(f"read in: {made.sentence}")
-        lines.append("attended to: " + ", ".join(f"{word} {weight:.2f}" for word, weight in seen if weight >= 0.01))
-        return lines
-    if not made.guess:
-        return ["it says nothing at all" if made.known else "nobody of that name stands in what was read"]
-    what = "stands in what was read" if made.read else "stands nowhere in what was read: it is made up"
-    who = "" if made.known else "; the name stands nowhere in it"
-    lines.append(f"confidence {made.confidence:.2f} for {made.guess!r}, which {what}{who}")
-    for one in made.near:
-        lines.append(f"near: {one['name']} ({one['alike']:.2f}), of whom it says {one['said']!r}")
-    return lines
 
 
 def people(

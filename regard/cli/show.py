@@ -143,17 +143,30 @@ def prune(
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Where the runs and the report go.")] = Path("demo"),
+    what: Annotated[str, typer.Argument(help="reviews: what models look at; recall: what models know.")] = "reviews",
+    out: Annotated[
+        Path | None, typer.Option(help="Where the runs and the report go. [demo; recall: demo-recall]")
+    ] = None,
     reviews: Annotated[int, typer.Option(min=200, help="How many reviews to generate.")] = 24_000,
-    seed: Annotated[int, typer.Option(help="Same seed, same reviews.")] = 0,
+    people: Annotated[int, typer.Option(min=20, help="recall: how many people to generate.")] = 600,
+    seed: Annotated[int, typer.Option(help="Same seed, same data.")] = 0,
 ) -> None:
     """Train a hierarchical attention network and a Transformer on generated reviews whose deciding words are known,
-    beside a bag of words, and write a report.
+    beside a bag of words, and write a report. Or, with `recall`, train a closed and an open book on generated people
+    with real birthplaces, ask both about somebody known and a stranger, and write how far to believe them.
 
     \b
-    Example:
+    Examples:
       regard demo --out demo
+      regard demo recall --out demo-recall
     """
-    from regard.demo import demo as run_demo
+    if what == "recall":
+        from regard.demo_recall import demo as run_recall
 
-    run_demo(out, reviews=reviews, seed=seed)
+        run_recall(out or Path("demo-recall"), people=people, seed=seed)
+    elif what == "reviews":
+        from regard.demo import demo as run_demo
+
+        run_demo(out or Path("demo"), reviews=reviews, seed=seed)
+    else:
+        raise UserError(f"the demo is of reviews or of recall, and {what!r} was given")

@@ -65,6 +65,7 @@ def evaluate(
     consensus: Annotated[int | None, typer.Option(min=2, help="Captioners: of so many drawn, the agreed one.")] = None,
     boxes: Annotated[Path | None, typer.Option(help="Captioners: boxes of what words name, for pointing.")] = None,
     abstain: Annotated[float | None, typer.Option(help="Recall: the share of wrong answers that is borne.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Recall: a page with reliability and abstention (.html).")] = None,
     import_: Imports = None,
     json_: Json = False,
 ) -> None:
@@ -78,11 +79,12 @@ def evaluate(
       regard evaluate runs/han test.csv --json
       regard evaluate runs/gpt corpus.txt --stride 32
       regard evaluate runs/en-de val.en val.de --beam 5
+      regard evaluate runs/closed asked.tsv --out report.html
     """
     opened = open_run(run, import_, "evaluate")
     given: dict[str, Any] = {"text": text, "label": label, "stride": stride, "source": source, "target": target}
     given |= {"references": references, "beam": beam, "alpha": alpha, "precision": precision, "alignments": alignments}
-    given |= {"abstain": abstain, "boxes": boxes, "consensus": consensus}
+    given |= {"abstain": abstain, "boxes": boxes, "consensus": consensus, "out": out}
     given = {k: v for k, v in given.items() if v is not None}
     for name in given.keys() - inspect.signature(opened.evaluate).parameters.keys():
         said = "a second file" if name == "references" else f"--{name}"
@@ -94,13 +96,15 @@ def evaluate(
         print(json.dumps(measured))
         return
     classes, signatures = measured.pop("classes", {}), measured.pop("signatures", {})
-    curve = measured.pop("reliability", [])
+    curve, levels = measured.pop("reliability", []), measured.pop("abstention", [])
     for name, value in measured.items():
         print(f"{name:15} {value:,}" if isinstance(value, int) else f"{name:15} {value:.4f}")
     for name, signature in signatures.items():
         print(f"{name:15} {signature}")
     for row in curve:
         print(f"sure {row['from']:.1f} to {row['to']:.1f}  {row['right']:.4f} right of {row['count']:,}")
+    for row in levels:
+        print(f"above {row['level']:.2f}: {row['answered']:7.2%} answered, {row['risk']:7.2%} of these wrong")
     if classes:
         print(_by_class(classes))
 

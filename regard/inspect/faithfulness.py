@@ -42,11 +42,12 @@ class Measure:
 @dataclass(frozen=True)
 class Faithfulness:
     """`moved` says of each token how far its word's absence moves s, shared by the tokens of the word; 0 where it was
-    not asked."""
+    not asked. `without` is s without the word of each token, NaN where it was not asked."""
 
     measures: list[Measure]
     sentence: str
     moved: np.ndarray | None = None
+    without: np.ndarray | None = None
 
     def as_dict(self) -> dict:
         keys = ("attention", "random", "uniform", "better_than", "explain")
@@ -85,6 +86,8 @@ def faithfulness_of_each(
     words: Sequence[int],
     labels: Sequence[str],
     *,
+    about: Sequence[int] | None = None,
+    erased: int | None = None,
     said: str = "p",
     gradients: Sequence[np.ndarray | None] | None = None,
     share: float = 0.2,
@@ -92,15 +95,19 @@ def faithfulness_of_each(
     most: int = 256,
     seed: int = 0,
 ) -> list[Faithfulness]:
-    """Several questions about one text, such as the words of a translation: the draws serve all of them, since
-    `predict` answers all at once. One row of `weights` for each."""
+    """Several pictures of one text, such as those of its heads, or of the words of a translation: the draws serve all
+    of them, since `predict` answers all questions at once. `about` says which question each row of `weights` is about
+    (the first row the first one, and so on). Only the first `erased` pictures (all by default) are measured by
+    erasing, which takes predictions of their own; the agreements of the others cost nothing."""
+    about = range(len(labels)) if about is None else about
+    erased = len(weights) if erased is None else min(erased, len(weights))
     given = np.asarray(words)
     free = given >= 0
     names, word = np.unique(given[free], return_inverse=True)
     n = len(names)
     if n < 3:
         short = "The text is too short to tell whether attention explains the prediction."
-        return [Faithfulness([], short) for _ in labels]
+        return [Faithfulness([], short) for _ in weights]
     count = max(1, round(share * n))
     random = np.random.default_rng(seed)
 
@@ -116,48 +123,58 @@ def faithfulness_of_each(
         return without(np.setdiff1d(np.arange(n), pick))
 
     each = [by_word(row) for row in weights]
-    chosen = [np.argsort(-row, kind="stable")[:count] for row in each]
+    chosen = [np.argsort(-row, kind="stable")[:count] for row in each[:erased]]
     drawn = [random.choice(n, count, replace=False) for _ in range(draws)]
     even = [np.unique(((np.arange(count) + (p + 0.5) / PHASES) * n / count).astype(int)) for p in range(PHASES)]
     left_out = np.arange(n) if n <= most else np.sort(random.choice(n, most, replace=False))
     picks = [*chosen, *drawn, *even]
     rows = [np.ones(len(given), bool), *map(without, picks), *map(alone, picks)]
     rows += [without(np.array([i])) for i in left_out]
-    s = np.asarray(predict(rows), float)
-    total, p = len(labels), len(picks)
+    s = _once(predict, rows)
+    p = len(picks)
     fall = s[0] - s
+    moved = np.abs(fall[1 + 2 * p :])
+    orders = [_Order(moved[:, j], random) for j in range(len(labels))]
+    slopes = [None if g is None else _Order(by_word(np.abs(g)), random) for g in gradients or [None] * len(labels)]
+    top, these = ("word attended to most is", "this word is")
+    if count > 1:
+        top, these = f"{count} words attended to most are", f"these {count} words are"
+    asked = "each word" if len(left_out) == n else f"{len(left_out)} of the {n} words"
     made = []
-    for j, label in enumerate(labels):
-        one = f"{said}({label})"
-        top, these = ("word attended to most is", "this word is")
-        if count > 1:
-            top, these = f"{count} words attended to most are", f"these {count} words are"
+    for i, j in enumerate(about):
+        one = f"{said}({labels[j]})"
         measures = []
         for name, first, sign, explain in (
             ("comprehensiveness", 1, 1, f"fall of {one} when the {top} taken away"),
-            (
-                "sufficiency",
-                1 + p,
-                -1,
-                f"fall of {one} when only {these} left (lower is better)",
-            ),
+            ("sufficiency", 1 + p, -1, f"fall of {one} when only {these} left (lower is better)"),
         ):
+            if i >= erased:
+                continue
             block = fall[first : first + p, j]
-            mine, chance, spread = block[j], block[total : total + draws], block[total + draws :]
+            mine, chance, spread = block[i], block[erased : erased + draws], block[erased + draws :]
             beaten = float((sign * mine > sign * chance).mean())
             measures.append(Measure(name, float(mine), float(chance.mean()), float(spread.mean()), beaten, explain))
-        moved = np.abs(fall[1 + 2 * p :, j])
-        asked = "each word" if len(left_out) == n else f"{len(left_out)} of the {n} words"
         explain = f"rank correlation of the weights with how far {one} moves when {asked} is left out by itself"
-        measures.append(_agreement("leave-one-out", each[j][left_out], moved, random, explain))
-        gradient = None if gradients is None else gradients[j]
-        if gradient is not None:
+        measures.append(orders[j].agreement("leave-one-out", each[i][left_out], explain))
+        slope = slopes[j]
+        if slope is not None:
             explain = f"rank correlation of the weights with the integrated gradients of {one}"
-            measures.append(_agreement("gradients", each[j], by_word(np.abs(gradient)), random, explain))
-        by_token = np.zeros(len(given))
-        by_token[free] = (np.bincount(left_out, moved, n) / np.bincount(word, minlength=n))[word]
-        made.append(Faithfulness(measures, _verdict(measures, count, draws), by_token))
+            measures.append(slope.agreement("gradients", each[i], explain))
+        by_token, bare = np.zeros(len(given)), np.full(n, np.nan)
+        by_token[free] = (np.bincount(left_out, moved[:, j], n) / np.bincount(word, minlength=n))[word]
+        bare[left_out] = s[1 + 2 * p :, j]
+        left = np.full(len(given), np.nan)
+        left[free] = bare[word]
+        made.append(Faithfulness(measures, _verdict(measures, count, draws), by_token, left))
     return made
+
+
+def _once(predict: Predict, rows: Sequence[np.ndarray]) -> np.ndarray:
+    """Each row asked once, however often it stands there: heads that are alike choose the same words."""
+    unlike = {row.tobytes(): row for row in rows}
+    number = {key: i for i, key in enumerate(unlike)}
+    said = np.asarray(predict(list(unlike.values())), float)
+    return said[[number[row.tobytes()] for row in rows]]
 
 
 def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
@@ -166,12 +183,18 @@ def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
     return float(x @ y)
 
 
-def _agreement(name: str, a: np.ndarray, b: np.ndarray, random: np.random.Generator, explain: str) -> Measure:
-    """Beside shuffled weights; even ones have no order, and so agree with nothing."""
-    x, y = _ranks(a), _ranks(b)
-    chance = np.stack([random.permutation(x) for _ in range(SHUFFLES)]) @ y
-    mine = float(x @ y)
-    return Measure(name, mine, float(chance.mean()), 0.0, float((mine > chance).mean()), explain)
+class _Order:
+    """What weights are compared with, and the same shuffled: how far weights without any order in common agree."""
+
+    def __init__(self, values: np.ndarray, random: np.random.Generator):
+        self.ranks = _ranks(values)
+        self.shuffled = np.stack([random.permutation(self.ranks) for _ in range(SHUFFLES)])
+
+    def agreement(self, name: str, weights: np.ndarray, explain: str) -> Measure:
+        """Even weights have no order, and so agree with nothing."""
+        ranks = _ranks(weights)
+        mine, chance = float(self.ranks @ ranks), self.shuffled @ ranks
+        return Measure(name, mine, float(chance.mean()), 0.0, float((mine > chance).mean()), explain)
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
@@ -186,9 +209,9 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 def _verdict(measures: Sequence[Measure], count: int, draws: int) -> str:
     """A plain sentence."""
+    by_name = {m.name: m for m in measures}
     good = [m.name for m in measures if m.better_than >= GOOD]
     bad = [m.name for m in measures if m.better_than < GOOD]
-    comprehensive, sufficient = measures[:2]
     words = f"{count} words" if count > 1 else "word"
     if not good:
         return "On this input attention is no better than chance as an explanation."
@@ -197,9 +220,11 @@ def _verdict(measures: Sequence[Measure], count: int, draws: int) -> str:
         alone = "they alone keep" if count > 1 else "it alone keeps"
         return (
             f"On this input attention is a faithful explanation: without the {words} most attended to the prediction "
-            f"changes more than with {comprehensive.better_than:.0%} of {draws} random choices, and {alone} it better "
-            f"than {sufficient.better_than:.0%}.{beside}"
+            f"changes more than with {by_name['comprehensiveness'].better_than:.0%} of {draws} random choices, and "
+            f"{alone} it better than {by_name['sufficiency'].better_than:.0%}.{beside}"
         )
+    if not bad:
+        return f"On this input attention is better than chance by {_and(good)}, which is all that was measured."
     return f"On this input attention is better than chance by {_and(good)}, and not by {_and(bad)}: believe it in part."
 
 

@@ -4,6 +4,7 @@
 
 P(known) is fitted on the people set aside against strangers, that is names that nobody has; P(right | known) on the
 former alone. Expected calibration error (Naeini et al. 2015): Σ over bins of (share of answers) · |right - confidence|.
+Risk against coverage (El-Yaniv & Wiener 2010): of the answers above a level, how many there are and how many are wrong.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any
 import numpy as np
 
 BINS = 10
+LEVELS = 20
+"""Points of the curve of risk against coverage."""
 KEEP = 0.9
 """The share of right answers that the usual level of abstention keeps."""
 
@@ -75,7 +78,8 @@ def calibrate(signals: np.ndarray, hits: Sequence[bool], strangers: np.ndarray) 
 
 
 def reliability(confidences: Sequence[float], hits: Sequence[bool], bins: int = BINS) -> list[dict[str, float]]:
-    """For each bin of confidence that holds answers: how many, their mean confidence and the share that is right."""
+    """For each bin of confidence that holds answers: how many, their mean confidence, the share that is right and its
+    95 % interval (Wilson 1927)."""
     c, h = np.asarray(confidences, float), np.asarray(hits, float)
     which = np.clip((c * bins).astype(int), 0, bins - 1)
     return [
@@ -85,6 +89,7 @@ def reliability(confidences: Sequence[float], hits: Sequence[bool], bins: int = 
             "count": int((which == b).sum()),
             "confidence": float(c[which == b].mean()),
             "right": float(h[which == b].mean()),
+            **dict(zip(("low", "high"), _wilson(h[which == b]), strict=True)),
         }
         for b in range(bins)
         if (which == b).any()
@@ -95,6 +100,33 @@ def error(confidences: Sequence[float], hits: Sequence[bool], bins: int = BINS) 
     """The expected calibration error."""
     rows = reliability(confidences, hits, bins)
     return sum(r["count"] * abs(r["confidence"] - r["right"]) for r in rows) / max(len(confidences), 1)
+
+
+def abstention(
+    confidences: Sequence[float], hits: Sequence[bool], strangers: Sequence[float] = (), count: int = LEVELS
+) -> list[dict[str, float]]:
+    """Risk against coverage, from few answers to all: at each level the share answered, the share of wrong ones among
+    them, the share of right answers kept, and the share of strangers that are answered. Below 0 nothing was said."""
+    c, h, s = np.asarray(confidences, float), np.asarray(hits, bool), np.asarray(strangers, float)
+    said = np.sort(c[c >= 0])[::-1]
+    places = np.unique(np.ceil(np.arange(1, count + 1) / count * len(said)).astype(int)) - 1
+    rows = []
+    for level in dict.fromkeys(said[places].tolist() if len(said) else []):
+        given = c >= level
+        row = {"level": level, "answered": float(given.mean()), "risk": float((given & ~h).sum() / given.sum())}
+        row["kept"] = float((given & h).sum() / max(h.sum(), 1))
+        rows.append({**row, "strangers": float((s >= level).mean()) if len(s) else 0.0})
+    return rows
+
+
+def area(confidences: Sequence[float], hits: Sequence[bool]) -> float:
+    """Under the curve of risk against coverage: the risk, in the mean over all levels (Geifman et al. 2019). Where
+    confidence tells nothing it is the share of wrong answers."""
+    c, h = np.asarray(confidences, float), np.asarray(hits, bool)
+    levels, which, each = np.unique(c[c >= 0], return_inverse=True, return_counts=True)
+    wrong = np.bincount(which, ~h[c >= 0], len(levels)) if len(levels) else np.zeros(0)
+    risks = np.cumsum(wrong[::-1]) / np.maximum(np.cumsum(each[::-1]), 1)
+    return float((risks * each[::-1]).sum() / max(each.sum(), 1))
 
 
 def keeping(confidences: Sequence[float], hits: Sequence[bool], share: float = KEEP) -> float:
@@ -111,6 +143,12 @@ def below(confidences: Sequence[float], hits: Sequence[bool], risk: float) -> fl
     wrong = np.cumsum(~h[order]) / np.arange(1, len(c) + 1)
     fits = np.flatnonzero(wrong <= risk)
     return float(c[order[fits[-1]]]) if len(fits) else 1.0
+
+
+def _wilson(hits: np.ndarray, z: float = 1.96) -> tuple[float, float]:
+    n, p = len(hits), float(hits.mean())
+    middle, half = (p + z * z / (2 * n)), z * float(p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
+    return max(0.0, (middle - half) / (1 + z * z / n)), min(1.0, (middle + half) / (1 + z * z / n))
 
 
 def _fit(signals: np.ndarray, hits: Sequence[bool]) -> Line:

@@ -155,6 +155,13 @@ class Reviewed(Subject):
     def parts(self) -> dict[str, Any]:
         return {"sentences": [[int(a), int(b)] for a, b in pairwise(self.bounds)]}
 
+    def spread(self, columns: str, weights: np.ndarray) -> np.ndarray | None:
+        """The words of a sentence share what it is given."""
+        if columns != "sentences":
+            return super().spread(columns, weights)
+        sizes = np.diff(self.bounds)
+        return np.repeat(weights / np.maximum(sizes, 1), sizes, -1)
+
     def picture(self, seen: list[AttentionMap]) -> Picture | None:
         spoken = explain(seen)
         if spoken is None:

@@ -33,6 +33,7 @@ class Pair(Subject):
     """`begin` is what stands before a target, and `first` its name; both sides include their end, if they have one."""
 
     said = "log p"
+    speaks = "what the words of the translation regard, each asked by itself"
 
     def __init__(
         self,
@@ -102,6 +103,16 @@ class Pair(Subject):
         ]
         axes = {"source": [0, self.m], "target": [self.m, total], "before": {"names": self.before}}
         return {"sentences": [[0, self.m], [self.m, total]], "axes": axes, "questions": shown}
+
+    def asking(self, rows: str, count: int) -> list[list[int]]:
+        return self.groups if rows == "target" else super().asking(rows, count)
+
+    def spread(self, columns: str, weights: np.ndarray) -> np.ndarray | None:
+        if columns != "source":
+            return None
+        whole = np.zeros((*weights.shape[:-1], len(self.tokens)))
+        whole[..., : self.m] = weights
+        return whole
 
     def named(self, found: AttentionMap) -> AttentionMap:
         """By its name a map is of the source, of the target, or from one to the other. Row t of the decoder's own

@@ -127,7 +127,7 @@ class Word(_Read):
 class Next(Word):
     """The word after the text, by a causal model."""
 
-    how = "what the last word regards"
+    how = speaks = "what the last word regards"
 
     def _asked(self, ids: Tensor, mask: Tensor, rows: Sequence[np.ndarray]) -> Tensor:
         places = [max(1, len(row)) - 1 for row in rows]
@@ -136,11 +136,14 @@ class Next(Word):
     def _row(self, whole: Tensor) -> Tensor:
         return whole[-1]
 
+    def asking(self, rows: str, count: int) -> list[list[int]]:
+        return [[count - 1]]
+
 
 class Missing(Word):
     """The word at a [MASK], by a model that looks both ways."""
 
-    how = "what the missing word regards"
+    how = speaks = "what the missing word regards"
 
     def __init__(self, net: nn.Module, reading: Reading, place: int, **more: Any):
         self.place = place
@@ -156,6 +159,9 @@ class Missing(Word):
 
     def _row(self, whole: Tensor) -> Tensor:
         return whole[self.place]
+
+    def asking(self, rows: str, count: int) -> list[list[int]]:
+        return [[self.place]] if rows == "tokens" else super().asking(rows, count)
 
 
 class Vector(_Read):

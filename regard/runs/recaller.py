@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from random import Random
@@ -20,6 +19,7 @@ from regard.recall import closed, reading
 from regard.recall.invented import invented
 from regard.recall.likeness import by_language, same_as_nearest
 from regard.recall.names import Names
+from regard.runs.recall_answer import Answer, Tried
 from regard.runs.run import Run
 from regard.training import atomic
 
@@ -27,32 +27,6 @@ BOOK = Path("corpus") / "book.json"
 CALIBRATION = Path("corpus") / "calibration.json"
 STRANGERS = 400
 _SEED = 7_000_003  # of the strangers that calibrate; training draws others
-
-
-@dataclass(frozen=True)
-class Answer:
-    """`answer` is None where it is not known; `guess` is what would have been said. `confidence` is the chance that the
-    guess is right. `read`: whether the guess stands in what was read; `known`: whether the name does. `near` are the
-    nearest known names, with how alike they are and what is said of them (closed book); `sentence` and `words` what the
-    answer was read from, and how attention fell on each word (open book)."""
-
-    question: str
-    name: str
-    answer: str | None
-    guess: str
-    confidence: float
-    known: bool
-    read: bool
-    person: str | None = None
-    near: list[dict[str, Any]] = field(default_factory=list)
-    sentence: str | None = None
-    words: list[tuple[str, float]] = field(default_factory=list)
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    def __str__(self) -> str:
-        return "not known" if self.answer is None else self.answer
 
 
 class Recaller(Run):
@@ -233,25 +207,46 @@ class Recaller(Run):
     # Measuring ------------------------------------------------------------------------------------------------------
 
     def evaluate(
-        self, data: str | Path, *, abstain: float | None = None, say: Callable[[str], Any] = print
+        self,
+        data: str | Path,
+        *,
+        abstain: float | None = None,
+        out: str | Path | None = None,
+        say: Callable[[str], Any] = print,
     ) -> dict[str, Any]:
         """Exact match on a table of questions; how far confidence can be believed (expected calibration error and the
         reliability curve); and what abstention does: at the level asked for, the share answered, the share of wrong
-        answers among them, the share of right answers kept, and the share of strangers that are answered."""
+        answers among them, the share of right answers kept, and the share of strangers that are answered; the same
+        along all levels. `out` is a page that shows it."""
+        from regard.runs import recall_page
+
+        place = None if out is None else recall_page.place(out)
         asked = read_questions(data, self.patterns)
         for note in asked.notes:
             say(note)
-        return self.measure(asked, abstain=abstain)
+        tried = self.tried(asked, abstain=abstain)
+        found = self.measures(tried, abstain)
+        if place is not None:
+            shown = recall_page.page([(self, tried, found)], source=Path(data).name)
+            atomic.replace(place, shown.encode())
+            say(f"page: {place}")
+        return found
 
     def measure(self, asked: Questions, *, abstain: float | None = None, strangers: int = 500) -> dict[str, Any]:
         """The same on questions as they are."""
+        return self.measures(self.tried(asked, abstain=abstain, strangers=strangers), abstain)
+
+    def tried(self, asked: Questions, *, abstain: float | None = None, strangers: int = 500) -> Tried:
+        """All questions answered, and as many about people who are none."""
         made = self._answers(asked.names, asked.patterns, asked.names, abstain, 0)
-        hits = [a.guess == wanted for a, wanted in zip(made, asked.answers, strict=True)]
-        sure = [a.confidence for a in made]
+        names = self.strangers(strangers, 11)
+        return Tried(asked, made, self._answers(names, [self.patterns[0]] * strangers, names, abstain, 0))
+
+    def measures(self, tried: Tried, abstain: float | None = None) -> dict[str, Any]:
+        made, others = tried.made, tried.others
+        hits, sure = tried.hits, [a.confidence for a in made]
         given = [a.answer is not None for a in made]
-        others = self._answers(
-            (invented := self.strangers(strangers, 11)), [self.patterns[0]] * strangers, invented, abstain, 0
-        )
+        said, strange = ([a.confidence if a.guess else -1.0 for a in part] for part in (made, others))
         right, answered = sum(hits), sum(given)
         wrong = sum(g and not h for g, h in zip(given, hits, strict=True))
         return {
@@ -266,7 +261,9 @@ class Recaller(Run):
             "kept": (answered - wrong) / right if right else 0.0,
             "strangers": sum(a.answer is not None for a in others) / len(others),
             "strangers_unread": sum(bool(a.guess) and not a.read for a in others) / len(others),
+            "risk_area": c.area(said, hits),
             "reliability": c.reliability(sure, hits),
+            "abstention": c.abstention(said, hits, strange),
         }
 
     def crossed(self, folds: int = 5, *, strangers: int = 500) -> dict[str, Any]:

@@ -38,13 +38,15 @@ class Picture:
 
 
 class Subject(ABC):
-    """`tokens` are as the page has them; `labels` name the questions, each answered by one number, `said` of it."""
+    """`tokens` are as the page has them; `labels` name the questions, each answered by one number, `said` of it;
+    `speaks` tells which rows of a map answer them."""
 
     net: nn.Module
     text: str
     tokens: list[dict[str, Any]]
     labels: list[str]
     said: str = "p"
+    speaks: str = "what all rows regard in the mean"
     model_name: str = ""
     folder: str = ""
     batch_tokens: int = BATCH_TOKENS
@@ -87,6 +89,15 @@ class Subject(ABC):
     def parts(self) -> dict[str, Any]:
         """What the page is told besides: sentences, axes, questions."""
         return {}
+
+    def asking(self, rows: str, count: int) -> list[list[int]]:
+        """Which rows of a map speak for each question: all of them, where none does so more than others."""
+        return [list(range(count))] * len(self.labels)
+
+    def spread(self, columns: str, weights: np.ndarray) -> np.ndarray | None:
+        """Weights (..., columns) as weights of the tokens; None where they are of something that cannot be taken
+        away."""
+        return weights if columns == "tokens" and weights.shape[-1] == len(self.tokens) else None
 
     def named(self, found: AttentionMap) -> AttentionMap:
         """A map with its axes named as the page knows them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 
@@ -56,9 +57,46 @@ def test_evaluate(here, book):
     assert silent["answered"] <= said["answered"] or silent["risk"] <= said["risk"]
 
 
+@pytest.mark.parametrize("book", ["closed", "open"])
+def test_the_page_shows_what_was_measured(here, tmp_path, book):
+    code, out, err = here("evaluate", book, "asked.tsv", "--out", "made/report.html", "--json")
+    assert code == 0, err
+    said, page = json.loads(out), (tmp_path / "made/report.html").read_text()
+    assert not re.search(r'(src|href)="', page)
+    assert "default-src 'none'" in page
+    assert f"Expected calibration error {said['ece']:.3f}" in page
+    for row in said["reliability"]:
+        assert f"sure {row['confidence']:.2f}: {row['right']:.0%} of {row['count']:,} right" in page
+    assert len(said["abstention"]) <= 20
+    assert said["abstention"][-1]["kept"] == 1.0
+    assert "Where was Ada Lovelace born?" in page or said["rows"] > 4
+    assert page.count('class="kind">stranger') == 4
+    assert "not known" in page
+    if book == "open":
+        assert "looked at" in page
+    else:
+        assert "nearest known name" in page
+
+
+@pytest.mark.browser
+def test_the_page_opens_without_an_error(here, tmp_path, chromium):
+    assert here("evaluate", "closed", "asked.tsv", "--out", "report.html")[0] == 0
+    for width in (1280, 390):
+        page = chromium.new_page(viewport={"width": width, "height": 900})
+        trouble: list[str] = []
+        page.on("pageerror", lambda error, seen=trouble: seen.append(str(error)))
+        page.on("console", lambda line, seen=trouble: seen.append(line.text) if line.type == "error" else None)
+        page.goto((tmp_path / "report.html").as_uri())
+        assert page.locator("svg.curves >> visible=true").count() == 2
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert not trouble
+        page.close()
+
+
 @pytest.mark.parametrize(
     ("line", "says"),
     [
+        ("evaluate closed asked.tsv --out report.pdf", ".html"),
         ("ask closed 'What is the capital of France?'", "Where was NAME born?"),
         ("ask closed 'Where was Ada Lovelace born?' --abstain 2", "--abstain"),
         (LINE.format(facts="bare.txt", questions="asked.tsv"), "`Name. Sentence`"),

@@ -7,6 +7,7 @@ guesses the first token.
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
 from dataclasses import dataclass
@@ -125,6 +126,7 @@ def last_state(folder: Path) -> dict[str, bytes]:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are born deaf to it
     options = json.loads(sys.argv[1])
     toy = Toy(**options.pop("toy", {}))
     print("ready", flush=True)
