@@ -89,6 +89,7 @@ def faithfulness_of_each(
     about: Sequence[int] | None = None,
     erased: int | None = None,
     said: str = "p",
+    unit: str = "word",
     gradients: Sequence[np.ndarray | None] | None = None,
     share: float = 0.2,
     draws: int = 40,
@@ -98,7 +99,8 @@ def faithfulness_of_each(
     """Several pictures of one text, such as those of its heads, or of the words of a translation: the draws serve all
     of them, since `predict` answers all questions at once. `about` says which question each row of `weights` is about
     (the first row the first one, and so on). Only the first `erased` pictures (all by default) are measured by
-    erasing, which takes predictions of their own; the agreements of the others cost nothing."""
+    erasing, which takes predictions of their own; the agreements of the others cost nothing. `unit` is what is taken
+    away: a word, or a place of a picture."""
     about = range(len(labels)) if about is None else about
     erased = len(weights) if erased is None else min(erased, len(weights))
     given = np.asarray(words)
@@ -106,7 +108,7 @@ def faithfulness_of_each(
     names, word = np.unique(given[free], return_inverse=True)
     n = len(names)
     if n < 3:
-        short = "The text is too short to tell whether attention explains the prediction."
+        short = f"The input has too few {unit}s to tell whether attention explains the prediction."
         return [Faithfulness([], short) for _ in weights]
     count = max(1, round(share * n))
     random = np.random.default_rng(seed)
@@ -136,10 +138,10 @@ def faithfulness_of_each(
     moved = np.abs(fall[1 + 2 * p :])
     orders = [_Order(moved[:, j], random) for j in range(len(labels))]
     slopes = [None if g is None else _Order(by_word(np.abs(g)), random) for g in gradients or [None] * len(labels)]
-    top, these = ("word attended to most is", "this word is")
+    top, these = (f"{unit} attended to most is", f"this {unit} is")
     if count > 1:
-        top, these = f"{count} words attended to most are", f"these {count} words are"
-    asked = "each word" if len(left_out) == n else f"{len(left_out)} of the {n} words"
+        top, these = f"{count} {unit}s attended to most are", f"these {count} {unit}s are"
+    asked = f"each {unit}" if len(left_out) == n else f"{len(left_out)} of the {n} {unit}s"
     made = []
     for i, j in enumerate(about):
         one = f"{said}({labels[j]})"
@@ -165,7 +167,7 @@ def faithfulness_of_each(
         bare[left_out] = s[1 + 2 * p :, j]
         left = np.full(len(given), np.nan)
         left[free] = bare[word]
-        made.append(Faithfulness(measures, _verdict(measures, count, draws), by_token, left))
+        made.append(Faithfulness(measures, _verdict(measures, count, draws, unit), by_token, left))
     return made
 
 
@@ -207,12 +209,12 @@ def _ranks(values: np.ndarray) -> np.ndarray:
     return ranks / length if length > 0 else ranks
 
 
-def _verdict(measures: Sequence[Measure], count: int, draws: int) -> str:
+def _verdict(measures: Sequence[Measure], count: int, draws: int, unit: str) -> str:
     """A plain sentence."""
     by_name = {m.name: m for m in measures}
     good = [m.name for m in measures if m.better_than >= GOOD]
     bad = [m.name for m in measures if m.better_than < GOOD]
-    words = f"{count} words" if count > 1 else "word"
+    words = f"{count} {unit}s" if count > 1 else unit
     if not good:
         return "On this input attention is no better than chance as an explanation."
     if {"comprehensiveness", "sufficiency"} <= set(good):

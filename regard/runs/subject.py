@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from regard.data import batches
 from regard.errors import UserError
-from regard.inspect import AttentionMap, Recording, attends, maps, record
+from regard.inspect import AttentionMap, Recording, attends, integrated_gradients, maps, record
 
 BATCH_TOKENS = 16_384
 MOST_CELLS = 512 * 512  # of a map that is shown; larger ones are never computed
@@ -46,6 +46,8 @@ class Subject(ABC):
     tokens: list[dict[str, Any]]
     labels: list[str]
     said: str = "p"
+    unit: str = "word"
+    """What is taken away to see what it did."""
     speaks: str = "what all rows regard in the mean"
     model_name: str = ""
     folder: str = ""
@@ -65,14 +67,19 @@ class Subject(ABC):
     def answers(self, rows: Sequence[np.ndarray]) -> Tensor:
         """The answers for some of the tokens, of each row those whose places are named: (rows, questions)."""
 
-    @abstractmethod
     def score(self, ids: Tensor) -> Tensor:
         """The answers for the whole text by token numbers (b, n): (b, questions), with gradients."""
+        raise NotImplementedError("what is no text has a way to its gradients of its own")
 
     @property
-    @abstractmethod
     def ids(self) -> Tensor:
-        """The ids of the tokens, (n,)."""
+        """The ids of the tokens of a text, (n,)."""
+        raise NotImplementedError("what is no text has no ids")
+
+    def slopes(self, *, rows: int, steps: int) -> Tensor | None:
+        """What each token adds to each answer by integrated gradients, (questions, tokens); None where the model cannot
+        be asked for them."""
+        return integrated_gradients(self.net, self.ids, self.score, rows=rows, steps=steps)
 
     @abstractmethod
     def chances(self) -> dict[str, float]:

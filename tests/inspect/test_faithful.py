@@ -95,7 +95,7 @@ def test_several_questions_are_each_their_own():
 
 
 def test_short_texts_are_not_judged_and_long_ones_are_sampled():
-    assert "too short" in faithfulness(predict, np.ones(2), [0, 1], "x").sentence
+    assert "too few words" in faithfulness(predict, np.ones(2), [0, 1], "x").sentence
     calls: list[int] = []
 
     def count(kept: Sequence[np.ndarray]) -> np.ndarray:
