@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ def seen_by(
     another run."""
     found, recording = subject.seen()
     shown = [m for m in found if m.weights.shape[1] * m.weights.shape[2] <= MOST_CELLS]
+    left = len(found) + len(recording.passed) - len(shown)
     shown += through(shown)
     chances = subject.chances()
     text, title = subject.text, subject.title
@@ -43,10 +45,11 @@ def seen_by(
     if chances:
         label = subject.labels[0] if len(subject.labels) == 1 and subject.labels[0] in chances else next(iter(chances))
         data["prediction"] = {"label": label, "probabilities": chances}
-    if len(recording.passed):
+    if left:
         data["notes"].append(f"Maps of more than {MOST_CELLS:,} cells are left out.")
     if subject.labels:
         before = subject.whole()
+        data["answer"] = float(before[0]) if len(before) == 1 else None
         if changes:
             given = [parse(change) if isinstance(change, str) else change for change in changes]
             data["changes"] = [made.as_dict() for made in changed(subject, given, before)]
@@ -80,14 +83,23 @@ def seen_by(
 
 
 def through(found: Sequence[AttentionMap]) -> list[AttentionMap]:
-    """Rollout along each axis that regards itself in several layers."""
+    """Rollout along each axis that regards itself in several layers, for each member of a committee."""
     made = []
-    for axis in dict.fromkeys(m.rows for m in found if m.rows == m.columns):
-        layers = stacked(found, axis)
-        if len(layers) > 1 and len({m.weights.shape[1:] for m in layers}) == 1:
-            name = "rollout" if axis == "tokens" else f"rollout of the {axis}"
-            made.append(AttentionMap(name, rollout([m.weights.float() for m in layers]), axis, axis))
+    for member in dict.fromkeys(_member(m.site) for m in found):
+        mine = [m for m in found if _member(m.site) == member]
+        for axis in dict.fromkeys(m.rows for m in mine if m.rows == m.columns):
+            layers = stacked(mine, axis)
+            if len(layers) > 1 and len({m.weights.shape[1:] for m in layers}) == 1:
+                name = "rollout" if axis == "tokens" else f"rollout of the {axis}"
+                name = f"{name}, {member}" if member else name
+                made.append(AttentionMap(name, rollout([m.weights.float() for m in layers]), axis, axis))
     return made
+
+
+def _member(site: str) -> str:
+    """Of a committee: `members.0` of `members.0.layers.1.attend`."""
+    found = re.match(r"members\.\d+(?=\.)", site)
+    return found[0] if found else ""
 
 
 def _stored(found: AttentionMap) -> dict[str, Any]:

@@ -24,6 +24,9 @@ OPTIONAL = {
     "faithfulness": None,
     "axes": {},
     "asked": "",
+    "answer": None,
+    "without": None,
+    "judged_by": "",
     "questions": None,
     "instead": {},
     "changes": None,
@@ -44,6 +47,8 @@ def checked(look: dict[str, Any]) -> dict[str, Any]:
     _tokens(look)
     _numbers("weights", look["weights"], len(look["tokens"]), "tokens")
     _numbers("within", look["within"], len(look["tokens"]), "tokens")
+    if look["without"] is not None and len(look["without"]) != len(look["tokens"]):
+        raise UserError(f"'without' holds {len(look['without'])} numbers for {len(look['tokens'])} tokens")
     for number, hop in enumerate((look["hops"] or {}).get("weights", [])):
         _numbers(f"hops[{number}]", hop, len(look["tokens"]), "tokens")
     _numbers("sentence_weights", look["sentence_weights"], len(look["sentences"]), "sentences")

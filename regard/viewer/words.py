@@ -62,7 +62,7 @@ def layout(look: dict[str, Any]) -> Layout:
     for line in lines:
         _within(line, look["within"])
         for word in line.words:
-            word.tip = _tip(word, line, look["tokens"], look["weights"])
+            word.tip = _tip(word, line, look["tokens"], look["weights"]) + _hidden(word, look)
     for word in others:
         word.tip = _tip(word, None, look["tokens"], look["weights"])
     _fill(lines, look["text"], words[-1].end if words else 0)
@@ -76,7 +76,7 @@ def hop_layouts(look: dict[str, Any]) -> list[Layout]:
     hops = (look["hops"] or {}).get("weights") or []
     if len(hops) * len(look["tokens"]) > MOST_HOP_TOKENS:
         return []
-    plain = {**look, "sentence_weights": None, "within": None}
+    plain = {**look, "sentence_weights": None, "within": None, "without": None}
     found = [layout({**plain, "weights": weights}) for weights in hops]
     for word in (word for view in found for line in view.lines for word in line.words if word.unread):
         word.text, word.parts = " …", [(" …", False)]  # once is enough for what was not read
@@ -184,6 +184,14 @@ def _within(line: Line, weights: list[float] | None) -> None:
     peak = max((word.within or 0.0 for word in line.words), default=0.0)
     for word in line.words:
         word.within_shade = (word.within or 0.0) / peak if peak else 0.0
+
+
+def _hidden(word: Word, look: dict[str, Any]) -> str:
+    """What is answered without the word."""
+    after = None if look["without"] is None else look["without"][word.tokens[0]]
+    if after is None or look["answer"] is None:
+        return ""
+    return f"\nwithout it {look['asked'] or 'the answer'} {look['answer']:.4g} → {after:.4g}"
 
 
 def _tip(word: Word, line: Line | None, tokens: list[Any], weights: list[float] | None) -> str:

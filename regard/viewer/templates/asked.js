@@ -1,6 +1,6 @@
 // Where several words can be asked about (those of a translation): the text shaded for one of them, and its own figures.
 let asked = null;
-function shadeFor(weights) {
+function shadeFor(weights, question) {
   const words = [...document.querySelectorAll("#text .prose .word[data-tokens]")];
   const sums = words.map((word) => word.dataset.tokens.split(",").reduce((sum, i) => sum + weights[Number(i)], 0));
   const peak = Math.max(...sums, 1e-12);
@@ -8,32 +8,24 @@ function shadeFor(weights) {
     word.style.setProperty("--a", Math.min(1, sums[i] / peak).toFixed(4));
     word.dataset.w = sums[i];
     word.dataset.first ??= word.dataset.tip;  // as it was told, with its parts
-    word.dataset.tip = weights === look.weights ? word.dataset.first : `${word.textContent.trim()}  ${number(sums[i])}`;
+    word.dataset.tip = weights === look.weights ? word.dataset.first : `${word.textContent.trim()}  ${number(sums[i])}${hidden(word, question)}`;
   });
   if ($("strongest")) $("strongest").textContent = `0 to ${peak.toPrecision(3)}, the strongest word`;
 }
-function tableOf(rows) {
-  const body = $("faithfulness").querySelector("tbody");
-  if (!body) return;
-  const columns = [...$("faithfulness").querySelectorAll("thead th")].slice(1).map((th) => th.textContent);
-  body.replaceChildren();
-  for (const row of rows) {
-    const line = body.insertRow();
-    line.append(Object.assign(document.createElement("th"), { scope: "row", textContent: row.measure }));
-    for (const key of columns) line.insertCell().textContent = typeof row[key] === "number" ? row[key].toFixed(3) : "–";
-    const explain = body.insertRow();
-    explain.className = "explain";
-    Object.assign(explain.insertCell(), { colSpan: 4, textContent: row.explain });
-  }
+// What the word asked about would be without this one.
+function hidden(word, question) {
+  const after = question?.without?.[Number(word.dataset.tokens.split(",")[0])];
+  return typeof after === "number" ? `\nwithout it log p(${question.label}) ${number(question.log_p)} → ${number(after)}` : "";
 }
 function ask(index) {
   asked = index;
   const question = index === null ? null : look.questions[index];
-  shadeFor(question ? question.weights : look.weights);
+  shadeFor(question ? question.weights : look.weights, question);
   const judged = question ? question.faithfulness : look.faithfulness;
   document.querySelector("#faithfulness .verdict").textContent = (question ? `“${question.label}”: ` : "") +
     (judged ? judged.sentence : "Not measured.");
-  tableOf(judged ? judged.rows : []);
+  const table = document.querySelector("#faithfulness table.measures");
+  if (table) fillMeasures(table, judged ? judged.rows : [], true);
   for (const button of document.querySelectorAll("#asked button")) {
     button.setAttribute("aria-pressed", String(button.dataset.question === (index === null ? "" : String(index))));
   }

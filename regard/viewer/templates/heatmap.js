@@ -88,6 +88,7 @@ async function showMap(state) {
   const stops = shown.signed ? SIDES : STOPS;
   document.querySelector(".ramp").style.background =
     `linear-gradient(to right, ${stops[isDark() ? "dark" : "light"].map(css).join(", ")})`;
+  showJudged(state);
   $("heatmap").dataset.shown = `${site}/${mode}/${head}/${zoom}`;
   $("large").dataset.shown = [site, mode, head, view, state.unit, Number(state.special), Number(state.norm), Number(state.diff),
     (state.heads || []).join(".")].join("/");

@@ -92,6 +92,7 @@ let started = false;  // nothing is unpacked before the heads come into view
 
 if (look.maps.length) {
   buildGlance(choose);
+  tellBelieved();
   watchHeatmap();
   watchLines();
   if ($("image")) watchImage();
