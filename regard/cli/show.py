@@ -43,7 +43,13 @@ def look(
             help="hide:WORD, ablate:SITE[:HEADS], uniform:SITE[:HEADS], swap:RUN:SITE[:HEADS]; may be repeated.",
         ),
     ] = None,
-    beside: Annotated[Path | None, typer.Option(metavar="RUN2", help="Another run to stand beside it.")] = None,
+    beside: Annotated[
+        Path | None, typer.Option(metavar="RUN2", help="Another run, or checkpoint, to stand beside it.")
+    ] = None,
+    evidence: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WORDS", help="Words known to decide: how much of them was found. May be repeated."),
+    ] = None,
     faithful: Annotated[bool, typer.Option(help="Measure how far to believe the picture.")] = True,
     import_: Imports = None,
     json_: Annotated[bool, typer.Option("--json", help="What was seen as JSON on stdout, and no page.")] = False,
@@ -56,6 +62,7 @@ def look(
       regard look runs/han "The room was cold. We loved the food, though." --out look.html
       regard look runs/han "The room was cold. We loved the food, though." --label negative --out look.svg
       regard look runs/han "We loved the food." --what-if hide:loved --what-if uniform:all
+      regard look runs/han "We loved the food." --evidence loved
       regard look runs/gpt "It was a dark" --out next.html
       regard look runs/bert "It was a [MASK] night" --no-faithful --json
     """
@@ -75,6 +82,8 @@ def look(
     seen = opened.look(text, label=label, **how)
     if beside is not None:
         seen = seen.beside(open_any(beside, None, "look").look(text, label=label, faithful=faithful))
+    if evidence:
+        seen = seen.against(*evidence)
     if json_:
         print(seen.json())
         return
@@ -84,6 +93,9 @@ def look(
         print(seen.data["translation"])
     if seen.data.get("faithfulness"):
         print(seen.data["faithfulness"]["sentence"])
+    if found := seen.data.get("evidence_found"):
+        share, k = seen.data["evidence_share"], found["of"]
+        print(f"evidence: {share:.1%} of the attention; {found['found']} of its {k} words among the {k} most regarded")
     for change in seen.data.get("changes") or []:
         first = f", then {change['first']!r} {change['chance']:.4f}" if change["first"] is not None else ""
         print(f"{change['what']}: {change['before']:.4f} -> {change['after']:.4f}{first}")

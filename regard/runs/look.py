@@ -20,6 +20,7 @@ from regard.data.tokenizer import UNK
 from regard.errors import UserError, nearest
 from regard.inspect import AttentionMap, Explanation, explain, overlap
 from regard.runs.changes import Change
+from regard.runs.evidence import compared, spans_of
 from regard.runs.looking import seen_by
 from regard.runs.subject import Picture, Subject, must_attend, padded
 from regard.tasks.classify import sentence_numbers
@@ -76,6 +77,13 @@ class Look:
         if other.data["text"] != self.data["text"] and "translation" not in self.data:
             raise UserError("two looks stand beside each other only on the same text")
         return Look({**self.data, "other": {k: v for k, v in other.data.items() if k != "other"}})
+
+    def against(self, *evidence: str | tuple[int, int]) -> Look:
+        """The same beside words that are known to decide, as they are written or as spans of characters."""
+        words = [one for one in evidence if isinstance(one, str)]
+        spans = [one for one in evidence if not isinstance(one, str)]
+        size = len(self.data["text"]) - (len(self.data["translation"]) + 1 if "translation" in self.data else 0)
+        return Look(compared(self.data, [*spans, *spans_of(self.data["text"][:size], words)]))
 
     def save(self, path: str | Path, say: Callable[[str], Any] = print) -> Path:
         """As a page (.html), the text with its weights as a drawing (.svg, .png), or its numbers (.json, .csv)."""
@@ -184,10 +192,7 @@ def look(
     most = run.settings.data.max_tokens
     notes = [f"The text has more than {most} tokens; only the first {most} were read."] if subject.found.cut else []
     data = seen_by(subject, faithful=faithful, heads=faithful, changes=changes, notes=notes)
-    if evidence is not None and data.get("weights") is not None:
-        data["evidence"] = [list(span) for span in evidence]
-        data["evidence_share"] = evidence_share(np.array(data["weights"]), subject.offsets, evidence)
-    return Look(data)
+    return Look(data if evidence is None else compared(data, evidence))
 
 
 def _more(spoken: Explanation) -> dict[str, Any]:
@@ -207,11 +212,3 @@ def _more(spoken: Explanation) -> dict[str, Any]:
             },
         }
     return data
-
-
-def evidence_share(
-    weights: np.ndarray, offsets: Sequence[tuple[int, int]], evidence: Sequence[tuple[int, int]]
-) -> float:
-    """How much of the attention falls on tokens that overlap the evidence."""
-    inside = [any(a < end and start < b for start, end in evidence) for a, b in offsets]
-    return float(weights[np.array(inside)].sum() / max(weights.sum(), 1e-12))
