@@ -72,6 +72,7 @@ OVER_CLASSES = {
     "tasks/classify.py": "chances of classes",
     "runs/look_words.py": "chances of words",
     "runs/look_pair.py": "chances of words",
+    "runs/look_caption.py": "chances of words",
     "decoding/sampling.py": "chances of words",
     "decoding/fill.py": "chances of words",
     "decoding/beam.py": "chances of words",

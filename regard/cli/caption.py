@@ -112,11 +112,14 @@ def caption(
     consensus: Annotated[
         int, typer.Option(min=0, help="Draw so many, and take the one that most agree with, instead of beams.")
     ] = 0,
+    faithful: Annotated[
+        bool, typer.Option(help="With --out: measure how far to believe the maps, by erasing places.")
+    ] = True,
     import_: Imports = None,
     json_: Json = False,
 ) -> None:
-    """Say what pictures show. With --out a page lets you go through the words and see where each was looked for; .json
-    holds the maps themselves.
+    """Say what pictures show. With --out a page lets you go through the words and see where each was looked for, and
+    how far to believe that; .json holds the maps and figures themselves.
 
     \b
     Examples:
@@ -131,9 +134,10 @@ def caption(
     if out is not None and ending not in (".html", ".json"):
         raise UserError(f"--out writes a page (.html) or the maps (.json), and was given {str(out)!r}")
     opened = open_run(folder, import_, "caption")
-    found = opened.caption(
-        pictures, beam=beam, alpha=alpha, consensus=consensus, maps=out is not None, told=_counter(), say=_tell
-    )
+    from regard.runs.caption_page import MOST
+
+    how = {"beam": beam, "alpha": alpha, "consensus": consensus, "told": _counter(), "say": _tell}
+    found = opened.caption(pictures, maps=out is not None, faithful=MOST if faithful and out is not None else 0, **how)
     for one in found:
         if json_:
             print(json.dumps(one.as_dict(), ensure_ascii=False))

@@ -61,6 +61,14 @@ def subject_of(model: Any, text: str, label: str | None = None) -> Subject:
         from regard.runs.look_language import subject
 
         return subject(model, text, label)[0]
+    if task == "images":
+        from regard.runs.look_picture import Sorted, given
+
+        return Sorted(model, given(text, model.side), label)
+    if task == "caption":
+        from regard.runs.look_caption import subject as told
+
+        return told(model, text)
     from regard.runs.look_translator import subject as pair
 
     return pair(model, text)[0]

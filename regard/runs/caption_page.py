@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from regard.data import images
+from regard.runs import shown as pictures
 from regard.runs.caption_run import CaptionRun, Described
 from regard.viewer import caption as viewer
 
-SIDE = 512  # pixels of a picture on the page, at most
 MOST = 40  # pictures on a page
 
 
@@ -25,7 +21,7 @@ def page(run: CaptionRun, found: Sequence[Described], paths: Sequence[Path]) -> 
     for one in found[:MOST]:
         assert one.maps is not None
         source = next(source for source, name in every if name == one.name)  # in their order; some could not be read
-        picture = images.decode(source.open(one.name), _side(run.side))
+        picture = images.decode(source.open(one.name), pictures.side(run.side))
         rows, columns = one.maps.shape[1:]
         shown.append(
             {
@@ -36,23 +32,11 @@ def page(run: CaptionRun, found: Sequence[Described], paths: Sequence[Path]) -> 
                 "rows": rows,
                 "columns": columns,
                 "maps": [[round(float(w), 6) for w in map_.ravel()] for map_ in one.maps],
-                "picture": _embedded(picture),
+                "picture": pictures.embedded(picture),
+                "faithfulness": one.faithful,
             }
         )
     notes = [f"Only the first {MOST} of {len(found):,} pictures are shown."] if len(found) > MOST else []
     model = run.settings.model_name
     about: dict[str, Any] = {"title": "Where each word was looked for", "model": model, "run": str(run.folder or "")}
     return viewer.page({**about, "pictures": shown, "notes": notes})
-
-
-def _side(read: int) -> int:
-    """A multiple of what the model reads, so that cells end where pixels do."""
-    return max(1, SIDE // read) * read
-
-
-def _embedded(picture: np.ndarray) -> str:
-    from PIL import Image
-
-    file = io.BytesIO()
-    Image.fromarray(picture).save(file, "JPEG", quality=88)
-    return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode()

@@ -1,4 +1,5 @@
-"""A trained captioner in Python: caption, with where it looked for each word, and evaluate."""
+"""A trained captioner in Python: caption, with where it looked for each word and how far to believe that, evaluate and
+look."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ MAPS_AT_ONCE = 64
 @dataclass(frozen=True)
 class Described:
     """What was said of a picture. `score` is the mean log chance of a word; `words` are those of the text, and `maps`
-    (words, rows, columns), where asked for, says where each was looked for: each sums to one."""
+    (words, rows, columns), where asked for, says where each was looked for: each sums to one. `faithful`, where asked
+    for, says how far to believe the maps: {"all": ..., "words": [...]}, each a sentence and its figures."""
 
     name: str
     text: str
@@ -37,11 +39,14 @@ class Described:
     words: list[str]
     ended: bool
     maps: np.ndarray | None = None
+    faithful: dict[str, Any] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         told: dict[str, Any] = {"picture": self.name, "caption": self.text, "score": self.score, "ended": self.ended}
         if self.maps is not None:
             told |= {"words": self.words, "maps": np.round(self.maps.astype(float), 6).tolist()}
+        if self.faithful is not None:
+            told["faithfulness"] = self.faithful
         return told
 
     def __str__(self) -> str:
@@ -53,7 +58,7 @@ class CaptionRun(Run):
 
     @property
     def verbs(self) -> tuple[str, ...]:
-        return ("caption", "evaluate")
+        return ("caption", "evaluate", "look")
 
     @property
     def side(self) -> int:
@@ -83,15 +88,16 @@ class CaptionRun(Run):
         alpha: float = 0.7,
         consensus: int = 0,
         maps: bool = False,
+        faithful: int = 0,
         told: Callable[[int], Any] | None = None,
         say: Callable[[str], Any] = print,
     ) -> list[Described]:
         """What each picture shows. `beam` 1 is greedy; `consensus` captions are drawn instead and the one
-        is taken that most agree with (decoding/consensus.py); `maps` says where each word was looked for."""
+        is taken that most agree with (decoding/consensus.py); `maps` says where each word was looked for, and of the
+        first `faithful` pictures how far to believe that."""
         found = self.pictures(path, say)
-        return self.describe(
-            found.array, found.names, beam=beam, alpha=alpha, consensus=consensus, maps=maps, told=told
-        )
+        how: dict[str, Any] = {"beam": beam, "alpha": alpha, "consensus": consensus, "maps": maps, "told": told}
+        return self.describe(found.array, found.names, faithful=faithful, **how)
 
     def describe(
         self,
@@ -102,23 +108,33 @@ class CaptionRun(Run):
         alpha: float = 0.7,
         consensus: int = 0,
         maps: bool = False,
+        faithful: int = 0,
         told: Callable[[int], Any] | None = None,
     ) -> list[Described]:
         """The same for pictures (n, side, side, 3) of bytes."""
-        seen = np.full_like(pictures, GREY) if self.settings.data.blank else pictures
-        best = self._said(seen, Consensus(consensus) if consensus else Beam(beam, alpha), told)
+        seen = self.shown(pictures)
+        best = self.said(seen, Consensus(consensus) if consensus else Beam(beam, alpha), told)
         drawn = self.maps(seen, [said.ids for said in best]) if maps else [None] * len(best)
         names = names or [str(i) for i in range(len(best))]
+        from regard.runs.look_caption import believe
+
         made = []
         for name, said, map_ in zip(names, best, drawn, strict=True):
             text = self.words.decode(said.ids).strip()
             words = [self.words.decode([id]).strip() for id in said.ids]
-            made.append(Described(name, text, said.score, words, said.ended, map_))
+            believed = believe(self, np.array(seen[len(made)]), said.ids) if len(made) < faithful else None
+            made.append(Described(name, text, said.score, words, said.ended, map_, believed))
         return made
 
-    def _said(
-        self, pictures: np.ndarray, how: Beam | Consensus, told: Callable[[int], Any] | None = None
+    def shown(self, pictures: np.ndarray) -> np.ndarray:
+        """The pictures as the model sees them: grey, if it was trained without looking."""
+        return np.full_like(pictures, GREY) if self.settings.data.blank else pictures
+
+    def said(
+        self, pictures: np.ndarray, how: Beam | Consensus | None = None, told: Callable[[int], Any] | None = None
     ) -> list[Said]:
+        """The ids of the best caption of each picture, with its chance."""
+        how = how or Beam(5, 0.7)
         found = Describer(self.net, never=NEVER).write(pictures, how=how, limit=self.limit, told=told)
         return [said[0] for said in found]
 
@@ -172,3 +188,17 @@ class CaptionRun(Run):
 
         rows, _ = encode(part, self.words, None)
         return measured | measure(self.net, part.pictures, rows, blank=self.settings.data.blank)
+
+    def look(
+        self,
+        text: str | Path,
+        *,
+        label: str | None = None,
+        faithful: bool = True,
+        changes: Sequence[Any] = (),
+    ) -> Any:
+        """A page that shows what is said of a picture (its file) and where each word was looked for, with every head;
+        in a notebook it shows itself. `changes`: what if (regard.runs.changes)."""
+        from regard.runs.look_caption import look
+
+        return look(self, text, label=label, faithful=faithful, changes=changes)

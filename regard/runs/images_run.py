@@ -1,4 +1,4 @@
-"""A trained classifier of pictures in Python: predict, evaluate."""
+"""A trained classifier of pictures in Python: predict, evaluate, look."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ImageRun(Run):
 
     @property
     def verbs(self) -> tuple[str, ...]:
-        return ("predict", "evaluate")
+        return ("predict", "evaluate", "look")
 
     @property
     def labels(self) -> list[str]:
@@ -66,3 +66,17 @@ class ImageRun(Run):
         measured: dict[str, Any] = {"rows": len(names), **measures(chances, truth)}
         measured["most_frequent"] = most_frequent(truth)
         return {**measured, "classes": by_class(chances, truth, self.labels)}
+
+    def look(
+        self,
+        text: str | Path,
+        *,
+        label: str | None = None,
+        faithful: bool = True,
+        changes: Sequence[Any] = (),
+    ) -> Any:
+        """A page that shows where the model looks in a picture (its file), asked about its prediction or about another
+        class; in a notebook it shows itself. `changes`: what if (regard.runs.changes)."""
+        from regard.runs.look_picture import look
+
+        return look(self, text, label=label, faithful=faithful, changes=changes)

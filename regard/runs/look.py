@@ -25,6 +25,7 @@ from regard.runs.looking import seen_by
 from regard.runs.subject import Picture, Subject, must_attend, padded
 from regard.tasks.classify import sentence_numbers
 from regard.viewer.maps import restore
+from regard.viewer.overlay import overlay_png, overlay_svg
 
 if TYPE_CHECKING:
     from regard.runs.classifier import Classifier
@@ -43,10 +44,14 @@ class Look:
         return viewer.page(self.data)
 
     def svg(self) -> str:
+        if self.data.get("cells"):
+            return overlay_svg(self.data)
         return viewer.svg(self.data)
 
     def png(self, say: Callable[[str], Any] = print) -> bytes:
         """`say` is told what could not be drawn as it should, for want of a font."""
+        if self.data.get("cells"):
+            return overlay_png(self.data)
         from regard.viewer.png import png
 
         painted, notes = png(self.data)
@@ -75,7 +80,7 @@ class Look:
     def beside(self, other: Look) -> Look:
         """One page with both, side by side and as a difference: two runs, or two checkpoints, on the same text."""
         if other.data["text"] != self.data["text"] and "translation" not in self.data:
-            raise UserError("two looks stand beside each other only on the same text")
+            raise UserError("two looks stand beside each other only on the same text, or on the same grid of a picture")
         return Look({**self.data, "other": {k: v for k, v in other.data.items() if k != "other"}})
 
     def against(self, *evidence: str | tuple[int, int]) -> Look:

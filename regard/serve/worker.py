@@ -11,6 +11,9 @@ from typing import Any, BinaryIO
 from regard.errors import UserError
 from regard.serve import frames
 
+PICTURED = ("images", "caption")
+"""Runs that take the name of a file where others take a text: whoever asks would read the files of this machine."""
+
 
 def main(folder: str) -> int:
     """Whatever is printed by others goes to standard error, so that only messages are on the way to the server."""
@@ -22,6 +25,8 @@ def main(folder: str) -> int:
         from regard.serve.answers import looked, predictions
 
         model = opened(folder)
+        if getattr(model, "settings", None) is not None and model.settings.task in PICTURED:
+            raise UserError(f"{folder} reads pictures from files, which is not for others to ask: use regard look")
     except (UserError, OSError) as problem:
         _send(out, {"fatal": str(problem)})
         return 2

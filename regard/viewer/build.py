@@ -10,10 +10,10 @@ from regard.viewer.assets import document
 from regard.viewer.check import checked
 from regard.viewer.words import Layout, even_share, hop_layouts, layout
 
-CSS = ["theme.css", "text.css", "viewer.css"]
+CSS = ["theme.css", "text.css", "viewer.css", "stage.css", "picture.css"]
 JS = [
     *("hover.js", "core.js", "maps.js", "glance.js", "heatmap.js", "lines.js", "distance.js", "image.js", "asked.js"),
-    *("judged.js", "export.js", "main.js"),
+    *("judged.js", "veil.js", "picture.js", "export.js", "main.js"),
 ]
 SHOWN = 8  # labels listed before the rest is folded away
 MATTER = 24  # heads listed
@@ -28,7 +28,9 @@ def page(look: dict[str, Any]) -> str:
     maps = [*look["maps"], *({**m, "side": 1} for m in (other or {"maps": []})["maps"])]
     light = {**look, "maps": [{k: v for k, v in m.items() if k != "data"} for m in maps]}
     if other is not None:
-        light["other"] = {key: other[key] for key in ("tokens", "sentences", "axes", "model", "run", "weights")}
+        light["other"] = {
+            key: other[key] for key in ("tokens", "sentences", "axes", "model", "run", "weights", "cells")
+        }
     seconds = None if other is None else layout(other)
     heads = sorted(look["heads"] or [], key=lambda row: row["change"])
     chances = sorted(((look["prediction"] or {}).get("probabilities") or {}).items(), key=lambda pair: -pair[1])
@@ -48,6 +50,7 @@ def page(look: dict[str, Any]) -> str:
         top=chances[:SHOWN],
         rest=chances[SHOWN:],
         even=even_share(look),
+        each=1 / max(1, sum(bool(w.weight) for line in view.lines for w in line.words)),
         hops=hop_layouts(look),
     )
 

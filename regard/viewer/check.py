@@ -20,9 +20,11 @@ OPTIONAL = {
     "hops": None,
     "evidence": None,
     "evidence_share": None,
+    "evidence_found": None,
     "maps": [],
     "faithfulness": None,
     "axes": {},
+    "cells": None,
     "asked": "",
     "answer": None,
     "without": None,
@@ -63,6 +65,8 @@ def checked(look: dict[str, Any]) -> dict[str, Any]:
             _grid(name, axis)
         elif not 0 <= axis[0] <= axis[1] <= len(look["tokens"]):
             raise UserError(f"axis {name!r} is {list(axis)}, outside the {len(look['tokens'])} tokens")
+    if look["cells"] is not None:
+        _cells(look)
     for number, question in enumerate(look["questions"] or []):
         _numbers(f"questions[{number}]", question["weights"], len(look["tokens"]), "tokens")
     for name, values in look["instead"].items():
@@ -81,6 +85,13 @@ def _grid(name: str, axis: dict[str, Any]) -> None:
         raise UserError(f"axis {name!r} is a grid of {list(grid)}, but has {len(axis['names'])} names")
     if not PICTURE.fullmatch(axis.get("picture") or "data:image/png;base64,"):
         raise UserError(f"the picture of axis {name!r} is not a data:image/...;base64 address")
+
+
+def _cells(look: dict[str, Any]) -> None:
+    """Where a picture is read, the tokens are the cells of one of the axes."""
+    axis = look["axes"].get(look["cells"])
+    if not isinstance(axis, dict) or not axis.get("grid") or len(axis["names"]) != len(look["tokens"]):
+        raise UserError(f"the tokens of a picture are the cells of an axis with a grid, and {look['cells']!r} is none")
 
 
 def _tokens(look: dict[str, Any]) -> None:

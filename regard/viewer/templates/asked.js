@@ -1,6 +1,7 @@
 // Where several words can be asked about (those of a translation): the text shaded for one of them, and its own figures.
 let asked = null;
 function shadeFor(weights, question) {
+  if (cells) return showCells(weights, question);
   const words = [...document.querySelectorAll("#text .prose .word[data-tokens]")];
   const sums = words.map((word) => word.dataset.tokens.split(",").reduce((sum, i) => sum + weights[Number(i)], 0));
   const peak = Math.max(...sums, 1e-12);
@@ -51,7 +52,7 @@ function wireAsked() {
     const button = event.target.closest("button[data-question]");
     if (button) change({ word: button.dataset.question === "" ? null : Number(button.dataset.question) });
   });
-  document.querySelector("#text .prose").addEventListener("click", (event) => {
+  document.querySelector("#text .prose")?.addEventListener("click", (event) => {
     const word = event.target.closest(".word[data-tokens]");
     const first = word && Number(word.dataset.tokens.split(",")[0]);
     const found = word ? look.questions.findIndex((q) => q.tokens.includes(first)) : -1;

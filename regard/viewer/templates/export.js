@@ -25,14 +25,14 @@ function tokensCsv() {
     [i, t.text, t.start, t.end, t.word, sentenceOf(i), t.special, weightOf(weightsNow(), i)])]);
 }
 function weightsJson() {
-  const { title, model, run, text, prediction, weights_how, evidence, evidence_share, faithfulness } = look;
+  const { title, model, run, text, prediction, weights_how, evidence, evidence_share, evidence_found, faithfulness } = look;
   const shown = sheet.shown;
   return JSON.stringify({
     title, model, run, text, offsets: "characters (Unicode code points)", prediction, weights_how,
     tokens: look.tokens.map((t, i) => ({ ...t, weight: weightOf(look.weights, i) })),
     words: look.words,
     sentences: look.sentences.map(([first, end], i) => ({ first, end, weight: weightOf(look.sentence_weights, i) })),
-    evidence, evidence_share, faithfulness, questions: look.questions, changes: look.changes, heads: look.heads,
+    evidence, evidence_share, evidence_found, faithfulness, questions: look.questions, changes: look.changes, heads: look.heads,
     map: shown && { site: look.maps[shown.site].site, mode: shown.mode, head: shown.mode === "single" ? shown.head : null,
       heads: shown.mode === "single" ? null : state.heads, difference: Boolean(shown.signed), step: shown.step, rows: shown.rowNames, columns: shown.columnNames, weights: grid(shown) },
   }, null, 1);
@@ -174,8 +174,8 @@ function largeDrawing() {
 
 function wireExports() {
   const text = "#text .prose", hops = "#hops .hop-grid";
-  $("save-svg").addEventListener("click", () => save(`${stem()}.svg`, "image/svg+xml", drawing(text)));
-  $("save-text-png").addEventListener("click", () => savePainted(`${stem()}.png`, text));
+  $("save-svg")?.addEventListener("click", () => save(`${stem()}.svg`, "image/svg+xml", drawing(text)));
+  $("save-text-png")?.addEventListener("click", () => savePainted(`${stem()}.png`, text));
   $("save-hops-svg")?.addEventListener("click", () => save(`${stem()}-hops.svg`, "image/svg+xml", drawing(hops)));
   $("save-hops-png")?.addEventListener("click", () => savePainted(`${stem()}-hops.png`, hops));
   $("save-csv").addEventListener("click", () => save(`${stem()}.csv`, "text/csv", tokensCsv()));

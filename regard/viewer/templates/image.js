@@ -1,16 +1,18 @@
-// Attention to a picture: the weights of one word over the grid of its cells, with a slider through the words.
+// Attention to a picture: the weights of one word over the grid of its cells, with a slider through the words; or those of
+// one of its places, which is chosen by pointing at it.
 const gridOf = (site) => {
   const axis = (ownerOf(site).axes || {})[look.maps[site].columns];
   return axis && !Array.isArray(axis) && axis.grid ? axis : null;
 };
 async function showImage(shown) {
-  const axis = gridOf(state.site), slider = $("caption-at");
+  const axis = gridOf(state.site), slider = $("caption-at"), own = cells && looks(state.site);
   slider.max = shown.rows - 1;
-  const row = Math.min(state.row ?? 0, shown.rows - 1);
+  const row = Math.min(state.row ?? (own ? strongestPlace() : 0), shown.rows - 1);
   slider.value = row;
   const [tall, wide] = axis.grid;
   const values = shown.values.subarray(row * shown.columns, (row + 1) * shown.columns);
-  $("caption").replaceChildren(...shown.rowNames.map((name, r) =>
+  const named = own ? [] : shown.rowNames;  // hundreds of places are no caption
+  $("caption").replaceChildren(...named.map((name, r) =>
     Object.assign(document.createElement("span"), { textContent: name, className: r === row ? "now" : "" })).flatMap((s) => [s, " "]));
   const picture = new Image();
   if (axis.picture) {
@@ -37,20 +39,30 @@ async function showImage(shown) {
   small.getContext("2d").putImageData(shade, 0, 0);
   context.imageSmoothingEnabled = Boolean(axis.picture);
   context.drawImage(small, 0, 0, canvas.width, canvas.height);
-  sheet.image = { values, tall, wide, row, name: shown.rowNames[row], error: shown.error(row, 0) };
+  if (own) outline(context, canvas, row, tall, wide);
+  sheet.image = { values, tall, wide, row, own, name: own ? placeName(row) : shown.rowNames[row], error: shown.error(row, 0) };
   $("image").dataset.row = row;
   readPlace(null);
 }
-function readPlace(event) {
-  const out = $("image-say"), { values, tall, wide, name, error } = sheet.image;
-  let cell = null;
-  if (event) {
-    const box = $("over").getBoundingClientRect();
-    const c = Math.floor(((event.clientX - box.left) / box.width) * wide), r = Math.floor(((event.clientY - box.top) / box.height) * tall);
-    if (r >= 0 && c >= 0 && r < tall && c < wide) cell = r * wide + c;
+const strongestPlace = () => (look.weights ? look.weights.indexOf(peakOf(look.weights)) : 0);
+function outline(context, canvas, row, tall, wide) {  // the place that looks, seen on light and on dark
+  const w = canvas.width / wide, h = canvas.height / tall;
+  for (const [colour, line] of [["#000", 5], ["#fff", 2]]) {
+    Object.assign(context, { strokeStyle: colour, lineWidth: line });
+    context.strokeRect((row % wide) * w, Math.floor(row / wide) * h, w, h);
   }
+}
+function overCell(event) {
+  const { tall, wide } = sheet.image, box = $("over").getBoundingClientRect();
+  const c = Math.floor(((event.clientX - box.left) / box.width) * wide), r = Math.floor(((event.clientY - box.top) / box.height) * tall);
+  return r >= 0 && c >= 0 && r < tall && c < wide ? r * wide + c : null;
+}
+function readPlace(event) {
+  const out = $("image-say"), { values, wide, name, own, error } = sheet.image;
+  const cell = event ? overCell(event) : null;
   if (cell === null) {
-    out.textContent = `“${name}”: brightest where it looks. Move the slider through the words; point at the picture for numbers.`;
+    out.textContent = own ? `${name}, outlined, looks where it is brightest. Click another place, or move the slider; point for numbers.`
+      : `“${name}”: brightest where it looks. Move the slider through the words; point at the picture for numbers.`;
     delete out.dataset.value;
     return;
   }
@@ -60,5 +72,10 @@ function readPlace(event) {
 function watchImage() {
   $("caption-at").addEventListener("input", (event) => change({ row: Number(event.target.value) }));
   $("over").addEventListener("pointermove", (event) => { if (sheet.image) readPlace(event); });
-  $("over").addEventListener("pointerdown", (event) => { if (sheet.image) readPlace(event); });
+  $("over").addEventListener("pointerdown", (event) => {
+    if (!sheet.image) return;
+    readPlace(event);
+    const cell = overCell(event);
+    if (sheet.image.own && cell !== null) change({ row: cell });
+  });
 }

@@ -33,7 +33,7 @@ function unjudged({ site, mode, heads, diff }) {
   if (!look.maps.some((m) => m.judged && Boolean(m.side) === Boolean(map.side))) {
     return "Not measured. The picture shows where the model read, which need not be why it decided.";
   }
-  const over = Array.isArray((owner.axes || {})[map.columns]) || ["tokens", "sentences"].includes(map.columns);
+  const over = gridOf(site) || Array.isArray((owner.axes || {})[map.columns]) || ["tokens", "sentences"].includes(map.columns);
   return over ? "Not measured." : "What is regarded here was written by the model itself, and cannot be taken away to see whether it matters.";
 }
 function showJudged(state) {
@@ -45,8 +45,8 @@ function showJudged(state) {
   box.querySelector("table").hidden = !(found && found.rows.length);
   const by = (ownerOf(site).judged_by || look.judged_by || "");
   const cost = found && !found.rows.some((r) => FAITHFUL.includes(r.measure)) && found.rows.length
-    ? " Words were not taken away for this head alone: the model is large, and it would take long." : "";
-  box.querySelector(".how").textContent = found ? `The words by ${by}, as an explanation of ${look.asked || "the answer"}.${cost}` : "";
+    ? " Nothing was taken away for this head alone: the model is large, and it would take long." : "";
+  box.querySelector(".how").textContent = found ? `The ${cells ? "places" : "words"} by ${by}, as an explanation of ${look.asked || "the answer"}.${cost}` : "";
 }
 // How many heads of all, beside their small pictures.
 function tellBelieved() {
@@ -65,6 +65,6 @@ function tellBelieved() {
   });
   const out = $("believed");
   out.hidden = !all;
-  out.textContent = `${good} of ${all} ${all === 1 ? "picture is" : "pictures are"} faithful on this text by both comprehensiveness and sufficiency` +
+  out.textContent = `${good} of ${all} ${all === 1 ? "picture is" : "pictures are"} faithful on this ${cells ? "picture" : "text"} by both comprehensiveness and sufficiency` +
     (good ? ", and marked with a dot." : ".");
 }

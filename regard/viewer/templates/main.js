@@ -1,5 +1,5 @@
 // The state of the page, kept in its address: #site=...&head=...&mode=...&view=... and so on.
-const START = { site: 0, head: 0, mode: "single", heads: null, zoom: 1, view: "map", unit: "tokens", special: true, norm: false,
+const START = { site: 0, head: 0, mode: "single", heads: null, zoom: 1, view: look.cells ? "image" : "map", unit: "tokens", special: true, norm: false,
   diff: false, row: null, word: null, by: "" };
 const state = { ...START };
 const siteName = (map) => (map.side ? `2:${map.site}` : map.site);
@@ -20,7 +20,7 @@ function readHash() {
   state.head = whole("head", heads) ?? 0;
   state.mode = one("mode", ["single", "mean", "max"]);
   state.zoom = [2, 4].includes(Number(asks.get("zoom"))) ? Number(asks.get("zoom")) : 1;
-  state.view = one("view", ["map", "lines", "distance", ...(gridOf(state.site) ? ["image"] : [])]);
+  state.view = one("view", gridOf(state.site) ? [START.view, "map", "lines", "distance", "image"] : ["map", "lines", "distance"]);
   state.unit = one("unit", ["tokens", "words"]);
   state.special = asks.get("special") !== "0";
   state.norm = asks.get("norm") === "1";
@@ -32,7 +32,7 @@ function readHash() {
 function writeHash() {
   const { site, head, mode, heads, zoom, view, unit, special, norm, diff, row, word, by } = state;
   const hash = new URLSearchParams({ ...(look.maps.length && { site: siteName(look.maps[site]), head, mode }), ...(heads && { heads: heads.join(".") }),
-    ...(zoom > 1 && { zoom }), ...(view !== "map" && { view }), ...(unit !== "tokens" && { unit }), ...(!special && { special: 0 }),
+    ...(zoom > 1 && { zoom }), ...(view !== START.view && { view }), ...(unit !== "tokens" && { unit }), ...(!special && { special: 0 }),
     ...(norm && { norm: 1 }), ...(diff && { diff: 1 }), ...(row !== null && { row }), ...(word !== null && { word }), ...(by && { by }) });
   try { history.replaceState(null, "", `#${hash}`); } catch { /* a frame without an address of its own */ }
 }
@@ -71,6 +71,7 @@ function show() {
   }
 }
 function change(what) {
+  if (cells && what.word != null && !looks(state.site)) what.row = what.word;  // the rows are the words of the caption
   if ("site" in what && what.site !== state.site) Object.assign(what, { row: null, heads: what.heads ?? null });
   Object.assign(state, what);
   if (look.maps.length && state.diff && twin(state.site) === null) state.diff = false;
@@ -117,6 +118,7 @@ if (look.maps.length) {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select")) return;
     const key = event.key.toLowerCase();
     if (key === "m" || key === "l" || key === "d") change({ view: { m: "map", l: "lines", d: "distance" }[key] });
+    else if (key === "p" && gridOf(state.site)) change({ view: "image" });
     else if (key === "w") change({ unit: state.unit === "words" ? "tokens" : "words", row: null });
     else if (key === "s" && $("special")) change({ special: !state.special, row: null });
     else if (key === "n") change({ norm: !state.norm });
@@ -140,6 +142,7 @@ if (look.maps.length) {
 }
 addEventListener("hashchange", () => { readHash(); show(); });
 wireAsked();
+wireCells();
 const strongest = $("strongest")?.textContent;
 $("shade")?.addEventListener("change", (event) => {
   const bySentence = event.target.value === "sentence";
