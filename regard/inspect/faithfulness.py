@@ -23,6 +23,7 @@ Predict = Callable[[Sequence[np.ndarray]], np.ndarray]
 
 GOOD = 0.95  # better than chance: better than this share of the draws
 SHUFFLES = 400  # of ranks, which cost nothing
+SMALL = 0.01  # a fall of p, or of a log-probability, that nobody would notice
 PHASES = 4  # of words spread evenly: from which one on
 
 
@@ -219,6 +220,9 @@ def _verdict(measures: Sequence[Measure], count: int, draws: int, unit: str) -> 
         return "On this input attention is no better than chance as an explanation."
     if {"comprehensiveness", "sufficiency"} <= set(good):
         beside = f" It does not agree with {_and(bad)}." if bad else ""
+        moves = by_name["comprehensiveness"].attention
+        if moves < SMALL:
+            beside += f" But the prediction moves by {moves:.2g} only: there is little to explain."
         alone = "they alone keep" if count > 1 else "it alone keeps"
         return (
             f"On this input attention is a faithful explanation: without the {words} most attended to the prediction "

@@ -8,7 +8,8 @@ marian, t5    a translation, each word the likeliest (greedy)
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.convert import load_folder
+from regard.convert import load_folder, save_folder
 from regard.convert.folder import Info
-from regard.convert.imported import load
+from regard.convert.imported import SIDE, load, side_files
 from regard.errors import UserError
+from regard.opening.measured import measuring
 from regard.opening.reader import Reader
 from regard.runs.changes import Change
 from regard.runs.look import Look
@@ -94,11 +96,44 @@ class Imported:
             return Next(self.net, reading, label=label, **known), notes
         return self._bert(reading, label, notes, known), notes
 
+    def measuring(self, files: Sequence[str | Path], rows: int) -> Callable[[], dict[str, float]]:
+        """How heads are measured over a file (regard.opening.measured)."""
+        return measuring(self, files, rows)
+
+    def with_net(self, net: nn.Module) -> Imported:
+        """The same with other weights, such as without some heads."""
+        return Imported(self.folder, net, self.info)
+
+    def save_pretrained(self, out: str | Path) -> Path:
+        """As a Hugging Face folder, which can be looked at as it is."""
+        tokenizer = self.folder / "tokenizer.json"
+        save_folder(self.net, out, info=self.info, tokenizer=tokenizer if tokenizer.is_file() else None)
+        for file in [*side_files(self.folder), *side_files(self.folder / SIDE)]:
+            shutil.copyfile(file, Path(out) / file.name)
+        return Path(out)
+
+    @property
+    def headless(self) -> bool:
+        """Whether a BERT came without the head that fills in words."""
+        return any(name.startswith("word") for name in self.info.new)
+
+    @property
+    def end(self) -> int:
+        return _first(self.info.config, "eos_token_id", default=1 if self.info.family == "t5" else 0)
+
+    @property
+    def begin(self) -> int:
+        return _first(self.info.config, "decoder_start_token_id", "pad_token_id", default=0)
+
+    def target_ids(self, text: str) -> list[int]:
+        """A translation as the decoder is to say it, with its end."""
+        ids = self.reader.said(text, self.folder)
+        return ids if ids[-1:] == [self.end] else [*ids, self.end]
+
     def _bert(self, reading: Reading, label: str | None, notes: list[str], known: dict[str, str]) -> Subject:
         mask = self.reader.core.token_to_id("[MASK]")
         places = [i for i, id in enumerate(reading.ids) if id == mask] if mask is not None else []
-        headless = any(name.startswith("word") for name in self.info.new)
-        if places and headless:
+        if places and self.headless:
             raise UserError(f"{self.folder} came without the head that fills in words; leave the [MASK] out")
         if places:
             if len(places) > 1:
@@ -112,10 +147,8 @@ class Imported:
         ids, tokens, cut = self.reader.read(text, self.most)
         if cut:
             notes.append(f"The source has more than {self.most} tokens; only the first {self.most} were read.")
-        config = self.info.config
-        end = _first(config, "eos_token_id", default=1 if self.info.family == "t5" else 0)
-        begin = _first(config, "decoder_start_token_id", "pad_token_id", default=0)
-        never = sorted({begin, _first(config, "pad_token_id", default=begin)} - {end})
+        begin, end = self.begin, self.end
+        never = sorted({begin, _first(self.info.config, "pad_token_id", default=begin)} - {end})
         said = greedy(self.net, ids, begin=begin, end=end, never=never)
         whole, shown = self.reader.target(said)
         shown.append({"text": "</s>", "start": len(whole), "end": len(whole), "word": None, "special": True})

@@ -73,6 +73,14 @@ class Reader:
             tokens.append({"text": self.token(self.end), "start": at, "end": at, "word": None, "special": True})
         return list(ids), tokens, cut
 
+    def said(self, text: str, folder: Path) -> list[int]:
+        """A text of the other side: Marian cuts it by a file of its own, with the same table."""
+        if self.table is None:
+            return list(self.core.encode(text).ids)
+        files = [place / "target.spm" for place in (folder, folder / "source") if (place / "target.spm").is_file()]
+        core = unigram(files[0]) if files else self.core
+        return [self.table.get(piece, self.unknown) for piece in core.encode(text).tokens]
+
     def reading(self, text: str, most: int | None = None) -> tuple[Reading, bool]:
         ids, tokens, cut = self.read(text, most)
         if not any(not t["special"] for t in tokens):

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -128,7 +129,14 @@ def _edit(change: Change, site: str, kept: np.ndarray) -> Edit:
         other.answers([rows])
     if site not in recording.sites:
         raise UserError(f"{other.folder or 'the other run'} has no attention at {site!r}, which was to be swapped")
-    return swap(recording[site], heads)
+    return _in_turn([swap(call.weights, heads) for call in recording.at(site)])
+
+
+def _in_turn(edits: Sequence[Edit]) -> Edit:
+    """The first call is changed by the first, and so on, then from the start again: a site may be called for each word
+    that is written, or for each group of sentences."""
+    turn = cycle(edits)
+    return lambda weights, scores: next(turn)(weights, scores)
 
 
 def _places(subject: Subject, word: str) -> np.ndarray:

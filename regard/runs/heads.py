@@ -1,7 +1,7 @@
 """Which heads of a run matter, over a data set, as a table; and the run without some of them.
 
-Classifiers are measured by the mean log-loss of the true class and the accuracy; language models and translators by
-nats a token.
+Classifiers are measured by the mean log-loss of the true class and the accuracy; language models, translators and
+imported models by nats a token.
 """
 
 from __future__ import annotations
@@ -80,12 +80,15 @@ def table(
     say: Callable[[str], Any] = print,
 ) -> Importance:
     """Of the first `rows` texts of a file, or thousands of tokens of a corpus."""
-    if not isinstance(run, Classifier | LanguageModel | Translator):
-        raise UserError("heads are measured over data for runs of `regard train`; look at an imported model instead")
-    must_attend(run.model, run.settings.model_name)
-    if isinstance(run, Classifier):
+    if hasattr(run, "measuring"):  # an imported model
+        asked = run.measuring(files, rows)
+    elif not isinstance(run, Classifier | LanguageModel | Translator):
+        raise UserError(f"heads are not measured over data for a {type(run).__name__}; look at it instead")
+    elif isinstance(run, Classifier):
+        must_attend(run.model, run.settings.model_name)
         asked = _classes(run, files[0], rows)
     elif isinstance(run, LanguageModel):
+        must_attend(run.model, run.settings.model_name)
         asked = _language(run, files, 1000 * rows, say)
     else:
         asked = _pairs(run, files, rows)
@@ -110,6 +113,8 @@ def pruned(run: Any, specs: Sequence[str]) -> Any:
             known = ", ".join(sites or attends(model))
             raise UserError(f"{name!r} means {len(sites)} places of attention, and one is wanted; there are {known}")
         prune_heads(model, sites[0], heads)
+    if hasattr(run, "with_net"):  # an imported model
+        return run.with_net(model)
     return type(run)(None, run.config, model, run.tokenizer)
 
 

@@ -111,3 +111,32 @@ def test_rank_correlation():
     assert rank_correlation(np.array([1.0, 2.0, 9.0]), np.array([0.1, 0.2, 0.3])) == pytest.approx(1)
     assert rank_correlation(np.array([3.0, 2.0, 1.0]), np.array([1.0, 2.0, 3.0])) == pytest.approx(-1)
     assert rank_correlation(np.ones(3), np.array([1.0, 2.0, 3.0])) == 0.0
+
+
+def test_many_pictures_of_one_question_share_what_was_asked():
+    asked: list[int] = []
+
+    def count(kept: Sequence[np.ndarray]) -> np.ndarray:
+        asked.append(len({row.tobytes() for row in kept}))
+        assert len(kept) == asked[-1]  # none is asked twice
+        return predict(kept)[:, None]
+
+    true = MATTERS + 0.01
+    pictures = [true, true[::-1].copy(), true]
+    one, two, three = faithfulness_of_each(count, pictures, range(N), ["good"], about=[0, 0, 0], erased=2)
+    alone = faithfulness(predict, true, range(N), "good")
+    assert rows(one)["comprehensiveness"]["attention"] == rows(alone)["comprehensiveness"]["attention"]
+    assert rows(two)["comprehensiveness"]["attention"] < rows(one)["comprehensiveness"]["attention"]
+    assert list(rows(three)) == ["leave-one-out"]
+    assert rows(three)["leave-one-out"]["attention"] == pytest.approx(1.0)
+    assert "all that was measured" in three.sentence
+    assert len(asked) == 1
+
+
+def test_a_prediction_that_hardly_moves_is_told():
+    def faint(kept: Sequence[np.ndarray]) -> np.ndarray:
+        return 0.5 + 0.001 * predict(kept)
+
+    found = faithfulness(faint, MATTERS + 0.01, range(N), "good")
+    assert "faithful explanation" in found.sentence
+    assert "there is little to explain" in found.sentence
