@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -95,35 +98,51 @@ def compare(
     }
     asked_for |= {key: value for key, value in given.items() if value is not None}
     place = out or _free(task, data)
-    if replay is not None:
-        asked = take_over(replay, place)
-    else:
-        if task is None:
-            raise UserError("which task? regard compare classify FILE --models ..., or --config RECIPE")
-        if tree.pop("task", task) != task:
-            raise UserError(f"{config} is a recipe for another task than {task!r}")
-        flags = {"data": {"train": _train(task, data), "valid": valid, "text": text, "label": label}}
-        settings = merge(merge(tree, o.given(flags)), overrides(set_ or []))
-        if wanted := asked_for.pop("generate", None):
-            from regard.compare.generated import write
+    with _tidy(place):
+        if replay is not None:
+            asked = take_over(replay, place)
+        else:
+            if task is None:
+                raise UserError("which task? regard compare classify FILE --models ..., or --config RECIPE")
+            if tree.pop("task", task) != task:
+                raise UserError(f"{config} is a recipe for another task than {task!r}")
+            flags = {"data": {"train": _train(task, data), "valid": valid, "text": text, "label": label}}
+            settings = merge(merge(tree, o.given(flags)), overrides(set_ or []))
+            if wanted := asked_for.pop("generate", None):
+                from regard.compare.generated import write
 
-            settings = merge(settings, {"data": write(task, wanted, place / "generated", asked_for)})
-        asked = Asked(**_lists({"task": task, "settings": settings, **asked_for}))
-    try:
-        found = run(asked, place, on=on, dry=dry_run, progress=not quiet, say=say)
-    except Stopped as stop:
-        tell(stop.found, place, json_)
-        again = f"--replay {replay} " if replay else ""
-        print(f"regard: stopped; the same command goes on ({again}--out {place})", file=sys.stderr)
-        raise typer.Exit(130) from None
-    except (Interrupted, KeyboardInterrupt):
-        print(f"regard: stopped; nothing is lost. The same command goes on (--out {place})", file=sys.stderr)
-        raise typer.Exit(130) from None
+                settings = merge(settings, {"data": write(task, wanted, place / "generated", asked_for)})
+            asked = Asked(**_lists({"task": task, "settings": settings, **asked_for}))
+        try:
+            found = run(asked, place, on=on, dry=dry_run, progress=not quiet, say=say)
+        except Stopped as stop:
+            tell(stop.found, place, json_)
+            again = f"--replay {replay} " if replay else ""
+            print(f"regard: stopped; the same command goes on ({again}--out {place})", file=sys.stderr)
+            raise typer.Exit(130) from None
+        except (Interrupted, KeyboardInterrupt):
+            print(f"regard: stopped; nothing is lost. The same command goes on (--out {place})", file=sys.stderr)
+            raise typer.Exit(130) from None
     if dry_run:
         if json_:
             print(json.dumps(found))
         return
     tell(found, place, json_)
+
+
+@contextlib.contextmanager
+def _tidy(place: Path) -> Iterator[None]:
+    """What was asked for in vain leaves nothing behind: a folder that was made here goes again."""
+    made = [folder for folder in (place, *place.parents) if not folder.exists()]
+    try:
+        yield
+    except UserError:
+        if made and not (place / "runs").exists():
+            shutil.rmtree(place, ignore_errors=True)
+            for folder in made[1:]:
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+        raise
 
 
 def tell(found: dict[str, Any], place: Path, json_: bool) -> None:

@@ -29,7 +29,7 @@ def look(
     run: Annotated[
         Path, typer.Argument(help="The run folder, or one of `regard import` or of Hugging Face.", metavar="RUN")
     ],
-    text: Annotated[str, typer.Argument(help="The text to look at.")],
+    text: Annotated[str, typer.Argument(help="The text to look at; for runs of pictures the file of one.")],
     out: Annotated[
         Path, typer.Option(help="The page (.html), the text drawn (.svg, .png), or its numbers (.json, .csv).")
     ] = Path("look.html"),
@@ -55,7 +55,8 @@ def look(
     json_: Annotated[bool, typer.Option("--json", help="What was seen as JSON on stdout, and no page.")] = False,
 ) -> None:
     """Write one self-contained page that shows what the model looks at, and how far to believe it. Classifiers are
-    asked about a class, language models about the next word or the one at [MASK], translators about each word.
+    asked about a class, language models about the next word or the one at [MASK], translators and captioners about each
+    word. Of a picture, choose a place to see where it looks.
 
     \b
     Examples:
@@ -65,6 +66,8 @@ def look(
       regard look runs/han "We loved the food." --evidence loved
       regard look runs/gpt "It was a dark" --out next.html
       regard look runs/bert "It was a [MASK] night" --no-faithful --json
+      regard look runs/pictures photo.png --what-if hide:2,3 --out look.html
+      regard look runs/scenes photo.png --out look.png
     """
     from regard.runs.look import form
 
@@ -91,6 +94,8 @@ def look(
         print(f"{prediction['label']}\t{prediction['probabilities'][prediction['label']]:.4f}")
     if "translation" in seen.data:
         print(seen.data["translation"])
+    if seen.data.get("caption"):
+        print(seen.data["caption"])
     if seen.data.get("faithfulness"):
         print(seen.data["faithfulness"]["sentence"])
     if found := seen.data.get("evidence_found"):
@@ -107,7 +112,10 @@ def look(
 
 def heads(
     run: RunFolder,
-    file: Annotated[list[str], typer.Argument(help="A file like the one of training (translators: two).")],
+    file: Annotated[
+        list[str],
+        typer.Argument(help="A file like the one of training (translators: two); imported models: lines of text."),
+    ],
     rows: Annotated[int, typer.Option(min=1, help="Texts that are read; tokens (in thousands) of a corpus.")] = 200,
     out: Annotated[Path | None, typer.Option(help="The table as .csv or .json.")] = None,
     import_: Imports = None,
@@ -141,6 +149,7 @@ def prune(
     import_: Imports = None,
 ) -> None:
     """Take heads out for good and write the run without them: it says what the old one says with these heads silent.
+    Of an imported model a Hugging Face folder is written.
 
     \b
     Example:
@@ -150,7 +159,7 @@ def prune(
 
     opened = open_any(run, import_, "look")
     if not hasattr(opened, "save_pretrained"):
-        raise UserError(f"{run} is an imported model, and only runs of `regard train` can be written without heads")
+        raise UserError(f"{run} cannot be written without heads")
     print(f"run: {pruned(opened, heads).save_pretrained(out)}")
 
 

@@ -35,8 +35,8 @@ def compare(
         raise UserError(f"runs are trained on local or on ray, and {on!r} was given")
     if on == "ray":
         ray.found()  # before anything is tried or written
+    results.measure_of(asked)
     plan = prepare(asked, out, say)
-    results.measure_of(plan)
     for line in told(plan, out):
         say(line)
     if dry:

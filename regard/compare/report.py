@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from regard.compare import front, words
+from regard.compare import figures, front, words
 from regard.compare.contests.base import Measure, contest
 from regard.compare.disagree import disagreements
 from regard.compare.prepare import Plan, score_of
@@ -15,7 +16,7 @@ from regard.compare.results import measure_of
 from regard.report.build import HERE as REPORT
 from regard.report.build import documents, flat
 from regard.report.curves import drawing
-from regard.report.table import cells
+from regard.report.table import Cell, cells
 from regard.viewer.assets import document
 
 HERE = Path(__file__).parent / "templates"
@@ -44,15 +45,15 @@ def columns(plan: Plan, measure: Measure) -> list[dict[str, Any]]:
         column("memory_mb", "memory, MB", "number", "min", "tensors that a step of training holds at once"),
         column("evidence", "evidence found", "percent", "max", "share of attention on words that are known to decide"),
         column(
-            "faithful", "faithfulness", "number", "max",
-            "how much more p falls without the words attended to than without as many by chance",
+            "faithful", "faithfulness", "points", "max",
+            "percent points that p falls more without the words attended to than without as many by chance",
         ),
     ]  # fmt: skip
 
 
 def table(plan: Plan, found: Mapping[str, Any]) -> dict[str, Any]:
     """Columns that hold nothing are left out."""
-    measure = measure_of(plan)
+    measure = measure_of(plan.asked)
     rows = [shown_row(row, measure) for row in found["rows"]]
     kept = [c for c in columns(plan, measure) if any(row.get(c["key"]) not in (None, "") for row in rows)]
     return {"columns": kept, "rows": rows}
@@ -62,7 +63,7 @@ def shown_row(row: Mapping[str, Any], measure: Measure) -> dict[str, Any]:
     return {
         **row,
         **row["others"],
-        "interval": f"{words.shown(row['low'], measure.format)} to {words.shown(row['high'], measure.format)}",
+        "interval": figures.interval(row["low"], row["high"], measure.format),
         "latency_ms": None if row["latency"] is None else 1e3 * row["latency"],
         "mflops": None if row["flops"] is None else row["flops"] / 1e6,
         "memory_mb": None if row["memory"] is None else row["memory"] / 1e6,
@@ -70,7 +71,7 @@ def shown_row(row: Mapping[str, Any], measure: Measure) -> dict[str, Any]:
 
 
 def page(plan: Plan, found: dict[str, Any], out: Path) -> str:
-    measure, shown = measure_of(plan), table(plan, found)
+    measure, shown = measure_of(plan.asked), table(plan, found)
     curves, title, axis = learning(plan, found, out)
     differ = disagreements(plan, found, out)
     return document(
@@ -81,7 +82,7 @@ def page(plan: Plan, found: dict[str, Any], out: Path) -> str:
         title=f"{len(found['rows'])} designs for {plan.asked.task}",
         lead=words.recommendation(found, measure.format, measure.explain),
         columns=shown["columns"],
-        rows=cells(shown),
+        rows=_rounded(shown, found["rows"], measure),
         pairs=[_pair(pair, found, measure) for pair in found["pairs"]],
         fronts=[_front(found, measure, *cost) for cost in COSTS if all(row[cost[0]] for row in found["rows"])],
         curve_title=title,
@@ -89,13 +90,26 @@ def page(plan: Plan, found: dict[str, Any], out: Path) -> str:
         narrow=drawing(curves, x_label=axis, y_label=title, width=370) if curves else "",
         disagree=differ["matrix"],
         sentences=differ["sentences"],
-        documents=documents(differ["looks"]),
-        spoken=differ["spoken"],
+        examples=[{**one, "models": _models(one["looks"])} for one in differ["examples"]],
         failures=found["failures"],
         left_out=found["left_out"],
         facts=[("How it was done", flat(_done(plan, found))), ("Machine", flat(found["machine"]))],
         notes=_notes(plan, found),
     )
+
+
+def _rounded(shown: dict[str, Any], rows: list[dict[str, Any]], measure: Measure) -> list[list[Cell]]:
+    """The cells, with the measure rounded as its interval is."""
+    made, at = cells(shown), [column["key"] for column in shown["columns"]].index("mean") if rows else 0
+    for cell_row, row in zip(made, rows, strict=True):
+        text = figures.shown(row["mean"], measure.format, row["high"] - row["low"])
+        cell_row[at] = dataclasses.replace(cell_row[at], text=text)
+    return made
+
+
+def _models(looks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What stands side by side: each design with its own text, as translations differ."""
+    return [{**shown[0]["models"][0], "even": shown[0]["even"]} for shown in (documents([look]) for look in looks)]
 
 
 COSTS = [("seconds", "seconds of training"), ("latency", "seconds of an answer"), ("parameters", "parameters")]
@@ -120,22 +134,25 @@ def _pair(pair: Mapping[str, Any], found: Mapping[str, Any], measure: Measure) -
     if (pair["difference"] < 0) == (measure.better == "max"):
         a, b, sign = b, a, -1
     ends = sorted((sign * pair["low"], sign * pair["high"]))
+    width = ends[1] - ends[0]
     if pair["apart"]:
         would = ""
     elif pair["more_seeds"] is not None:
         would = f"{pair['more_seeds']:,} more seeds each"
     elif pair["items"] is not None and pair["items"] > found["items"]["test"]:
         would = f"about {pair['items']:,} test items, and no number of seeds alone"
+    elif pair["wide"] and pair["narrow"] is not None:
+        would = f"{pair['narrow']:,} more seeds each"
     else:
         would = "no difference was seen" if pair["difference"] == 0 else "more seeds; how many one seed cannot say"
     return {
         "a": a,
         "b": b,
-        "difference": words.gap(sign * pair["difference"], measure.format),
-        "low": words.gap(ends[0], measure.format),
-        "high": words.gap(ends[1], measure.format),
-        "p": f"{pair['p']:.2g}",
-        "corrected": f"{pair['corrected']:.2g}",
+        "difference": figures.gap(sign * pair["difference"], measure.format, width),
+        "low": figures.gap(ends[0], measure.format, width),
+        "high": figures.gap(ends[1], measure.format, width),
+        "p": figures.chance(pair["p"]),
+        "corrected": figures.chance(pair["corrected"]),
         "apart": pair["apart"],
         "would": would,
     }
@@ -150,7 +167,7 @@ def learning(plan: Plan, found: Mapping[str, Any], out: Path) -> tuple[list[dict
         for row in found["rows"]
     }
     known = [set(points[0]) for each in runs.values() for points in each if points]
-    names = [name for name in (measure_of(plan).name, "loss", "accuracy") if all(name in one for one in known)]
+    names = [name for name in (measure_of(plan.asked).name, "loss", "accuracy") if all(name in one for one in known)]
     if not known or not names:
         return [], "", ""
     curves = []

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from regard.compare.contests.base import Measure, contest
+from regard.compare.contests.base import Measure, contest, stats_of
+from regard.compare.plan import Asked
 from regard.compare.prepare import Entry, Plan, failure_of, folder_of, score_of
 from regard.compare.runner import finished
-from regard.compare.scoring import opened, stats_of
+from regard.compare.scoring import opened
 from regard.compare.statistics import Analysis, analyse
 from regard.errors import UserError, nearest
 from regard.training import atomic, machine
@@ -25,17 +26,17 @@ LOOKED, TAKEN_AWAY = 60, 12
 """Test items on which attention is compared with the evidence, and from which words are taken away."""
 
 
-def measure_of(plan: Plan) -> Measure:
-    known = {m.name: m for m in contest(plan.asked.task).MEASURES}
-    name = plan.asked.measure or next(iter(known))
+def measure_of(asked: Asked) -> Measure:
+    known = {m.name: m for m in contest(asked.task).MEASURES}
+    name = asked.measure or next(iter(known))
     if name not in known:
-        raise UserError(f"{plan.asked.task} has no measure {name!r}; {nearest(name, known)}")
+        raise UserError(f"{asked.task} has no measure {name!r}; {nearest(name, known)}")
     return known[name]
 
 
 def gather(plan: Plan, out: Path, *, looks: bool = True) -> dict[str, Any]:
     """All that the table and the report say. Where nothing is measured yet, there are no rows."""
-    measure = measure_of(plan)
+    measure = measure_of(plan.asked)
     done = {e.design.name: [s for s in plan.seeds if score_of(out, e.design, s).is_file()] for e in plan.entries}
     entries = [entry for entry in plan.entries if done[entry.design.name]]
     scores = {
@@ -58,6 +59,7 @@ def gather(plan: Plan, out: Path, *, looks: bool = True) -> dict[str, Any]:
         "task": plan.asked.task,
         "measure": measure.name,
         "better": measure.better,
+        "margin": found.margin,
         "budget": str(plan.budget),
         "seeds": plan.asked.seeds,
         "runs": len(plan.runs),
@@ -87,7 +89,7 @@ def _row(plan: Plan, entry: Entry, seeds: Sequence[int], out: Path, standing: di
     others = {
         name: statistics.mean(run["measures"][name] for run in runs)
         for name in runs[0]["measures"]
-        if name != measure_of(plan).name
+        if name != measure_of(plan.asked).name
     }
     shown = shown_of(plan, entry, seeds[0], out) if looks else {}
     chosen = {"chosen": entry.chosen} if entry.chosen else {}
@@ -103,7 +105,10 @@ def shown_of(plan: Plan, entry: Entry, seed: int, out: Path) -> dict[str, Any]:
     file = score_of(out, entry.design, seed).with_name("looks.json")
     if file.is_file():
         return json.loads(file.read_text(encoding="utf-8"))
-    judge, run = contest(plan.asked.task), opened(folder_of(out, entry.design, seed))
+    judge = contest(plan.asked.task)
+    if not judge.JUDGED:
+        return {}
+    run = opened(folder_of(out, entry.design, seed))
     count = plan.facts["items"]["test"]
     shares, falls = [], []
     for item in np.linspace(0, count - 1, min(count, LOOKED)).round().astype(int).tolist():
@@ -144,7 +149,9 @@ def more(found: Analysis, best: str, name: str, items: int) -> str:
         return f"{pair.more_seeds:,} more seeds"
     if pair.items is not None and pair.items > items:
         return f"{pair.items:,} test items"
-    return "more seeds" if pair.items is not None else "no difference seen"
+    if pair.wide and pair.narrow is not None:
+        return f"{pair.narrow:,} more seeds"
+    return "more seeds" if pair.items is not None or pair.wide else "no difference seen"
 
 
 def save(found: dict[str, Any], out: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import load_file, save
+from safetensors.numpy import save
 
 from regard.compare import frozen, tuned
 from regard.compare.contests.base import contest
@@ -64,8 +64,3 @@ def _curve(folder: Path) -> list[dict[str, Any]]:
     lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
     found = [json.loads(line) for line in lines if '"valid"' in line]
     return [{"step": p["step"], "seconds": p["seconds"], **p["valid"]} for p in found]
-
-
-def stats_of(file: Path, measure: str) -> np.ndarray:
-    """(items, k) of a run."""
-    return load_file(file.with_suffix(".safetensors"))[measure]

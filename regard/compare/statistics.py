@@ -15,6 +15,9 @@ v_both of both. An interval reaches to each side by
 each part with its own quantile of Student's t (Zou & Donner 2008), df = S - 1, for a difference Welch's: few seeds ask
 for a wide one. p is the level at which the interval ends at 0. Where fewer than `FEW` items tell two designs apart, the
 test that draws signs by chance decides if it is the stricter one. All pairs are corrected together (Holm 1979).
+
+Not told apart is not the same as equal: where an interval of a difference reaches further than `MARGIN` of the scale of
+the measure, the comparison cannot tell, and it is said how many more seeds would narrow it to that.
 """
 
 from __future__ import annotations
@@ -37,6 +40,8 @@ ALPHA = 0.05
 POWER = 0.8
 RESAMPLES = 2000
 FEW = 40
+MARGIN = 0.1
+"""Of the scale, which is 1 of a share and else the best mean: a difference that may be larger is not settled."""
 MOST_SEEDS = 1000
 _CELLS = 1 << 22  # of the indices that are held at once
 
@@ -100,7 +105,8 @@ class Standing:
 class Pair:
     """Two designs: the difference a - b, its 95 % interval, its p, p corrected for all pairs, and whether they are told
     apart. Where not: how many seeds more each would want at the difference seen, or how many items if seeds alone
-    would not do; None where nothing would."""
+    would not do; None where nothing would. `wide`: the interval reaches further than the margin, and `narrow` more
+    seeds each would bring it within; None where seeds alone would not."""
 
     a: str
     b: str
@@ -112,12 +118,17 @@ class Pair:
     apart: bool
     more_seeds: int | None = None
     items: int | None = None
+    wide: bool = False
+    narrow: int | None = None
 
 
 @dataclass(frozen=True)
 class Analysis:
+    """`margin` is the difference that is still called small."""
+
     standings: list[Standing] = field(default_factory=list)
     pairs: list[Pair] = field(default_factory=list)
+    margin: float = 0.0
 
     def pair(self, a: str, b: str) -> Pair:
         return next(p for p in self.pairs if {p.a, p.b} == {a, b})
@@ -153,8 +164,10 @@ def analyse(
     if linear:
         p = [max(one, _signs(scores[a], scores[b], seed)) for one, (a, b) in zip(p, pairs, strict=True)]
     corrected = holm(p)
+    best = (max if better == "max" else min)(spread.value for spread in spreads.values())
+    margin = MARGIN * (1.0 if share else abs(best))
     told = [
-        _pair(pair, apart[pair], p[i], corrected[i], alpha, len(pairs), [len(seen[name]) for name in pair])
+        _pair(pair, apart[pair], p[i], corrected[i], alpha, len(pairs), [len(seen[name]) for name in pair], margin)
         for i, pair in enumerate(pairs)
     ]
     if share:  # no two shares differ by more than 1
@@ -167,7 +180,7 @@ def analyse(
         standings.append(Standing(name, spreads[name].value, low, high, seen[name].tolist(), place[name]))
     sign = -1 if better == "max" else 1
     standings.sort(key=lambda s: (s.rank, sign * s.mean))
-    return Analysis(standings, told)
+    return Analysis(standings, told, margin)
 
 
 def bounds(spread: Spread, share: bool, alpha: float = ALPHA) -> tuple[float, float]:
@@ -281,12 +294,39 @@ def _signs(a: np.ndarray, b: np.ndarray, seed: int, draws: int = 9999) -> float:
 
 
 def _pair(
-    pair: tuple[str, str], spread: Spread, p: float, corrected: float, alpha: float, among: int, seeds: list[int]
+    pair: tuple[str, str],
+    spread: Spread,
+    p: float,
+    corrected: float,
+    alpha: float,
+    among: int,
+    seeds: list[int],
+    margin: float,
 ) -> Pair:
     low, high = spread.interval(alpha)
     apart = corrected < alpha
     more, items = (None, None) if apart else wanted(spread, max(seeds), alpha / among)
-    return Pair(pair[0], pair[1], spread.value, low, high, p, corrected, apart, more, items)
+    wide = not apart and spread.reach(alpha) > margin
+    narrow = narrowed(spread, max(seeds), margin, alpha) if wide else None
+    return Pair(pair[0], pair[1], spread.value, low, high, p, corrected, apart, more, items, wide, narrow)
+
+
+def narrowed(spread: Spread, seeds: int, reach: float, alpha: float = ALPHA) -> int | None:
+    """How many seeds more would bring the interval within `reach` to each side; None where none would."""
+    if not spread.seeds:
+        return None
+    count = np.arange(seeds + 1, MOST_SEEDS + 1)
+    enough = _far(spread, count, alpha) <= reach
+    return int(count[enough.argmax()]) - seeds if enough.any() else None
+
+
+def _far(spread: Spread, count: np.ndarray, alpha: float) -> np.ndarray:
+    """The reach with so many seeds of each."""
+    each = sum(v * s for v, s in spread.seeds)
+    parts = sum((v * s / count) ** 2 for v, s in spread.seeds) / (count - 1)
+    freedom = (each / count) ** 2 / np.maximum(parts, 1e-300)
+    items = stats.t.isf(alpha / 2, max(spread.count - 1, 1)) ** 2 * spread.fixed
+    return (items + stats.t.isf(alpha / 2, np.maximum(freedom, 1.0)) ** 2 * each / count) ** 0.5
 
 
 def wanted(spread: Spread, seeds: int, alpha: float) -> tuple[int | None, int | None]:
@@ -298,11 +338,7 @@ def wanted(spread: Spread, seeds: int, alpha: float) -> tuple[int | None, int | 
     fixed, each = spread.fixed, sum(v * s for v, s in spread.seeds)
     if each > 0:
         count = np.arange(seeds + 1, MOST_SEEDS + 1)
-        parts = sum((v * s / count) ** 2 for v, s in spread.seeds) / (count - 1)
-        freedom = (each / count) ** 2 / parts
-        items = stats.t.isf(alpha / 2, max(spread.count - 1, 1)) ** 2 * fixed
-        far = (items + stats.t.isf(alpha / 2, freedom) ** 2 * each / count) ** 0.5
-        enough = size >= far + stats.norm.ppf(POWER) * (fixed + each / count) ** 0.5
+        enough = size >= _far(spread, count, alpha) + stats.norm.ppf(POWER) * (fixed + each / count) ** 0.5
         if enough.any():
             return int(count[enough.argmax()]) - seeds, None
     reach = float(stats.norm.ppf(1 - alpha / 2) + stats.norm.ppf(POWER))

@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from regard.compare.contests.base import contest
-from regard.compare.words import recommendation, shown
+from regard.compare.figures import interval, shown
+from regard.compare.words import recommendation
 from regard.report.table import FORMATS
 
 
@@ -26,8 +27,8 @@ def show(found: Mapping[str, Any], place: Path) -> None:
         grid.add_row(
             str(row["rank"]),
             row["name"],
-            shown(row["mean"], measure.format),
-            f"{shown(row['low'], measure.format)} to {shown(row['high'], measure.format)}",
+            shown(row["mean"], measure.format, row["high"] - row["low"]),
+            interval(row["low"], row["high"], measure.format),
             row["more"],
             FORMATS["seconds"](row["seconds"]),
             "–" if row["latency"] is None else f"{1e3 * row['latency']:.1f} ms",

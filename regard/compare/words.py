@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from regard.compare.figures import gap, interval, shown
 
 QUICKER = 0.8
 """Of those that cannot be told apart, one is preferred that takes at most this share of the best one's time."""
 
-
-def shown(value: float, kind: str) -> str:
-    """A measure for people: a share in percent, else four figures."""
-    return f"{100 * value:.1f} %" if kind == "percent" else f"{value:.4g}"
-
-
-def gap(value: float, kind: str) -> str:
-    """A difference of two measures."""
-    return f"{100 * value:.1f} points" if kind == "percent" else f"{value:.3g}"
+Row = Mapping[str, Any]
 
 
 def recommendation(found: Mapping[str, Any], kind: str, explain: str) -> str:
@@ -34,7 +28,7 @@ def _first(found: Mapping[str, Any], kind: str, explain: str) -> str:
     rows = found["rows"]
     leaders = [row for row in rows if row["rank"] == 1]
     best = leaders[0]
-    reached = f"{shown(best['mean'], kind)} ({shown(best['low'], kind)} to {shown(best['high'], kind)})"
+    reached = f"{shown(best['mean'], kind, best['high'] - best['low'])} ({interval(best['low'], best['high'], kind)})"
     what = f"{found['measure']} ({explain})"
     if len(rows) == 1:
         return f"{best['name']} reaches {reached} {what}; with nothing beside it, that recommends nothing."
@@ -42,25 +36,84 @@ def _first(found: Mapping[str, Any], kind: str, explain: str) -> str:
         second = rows[1]
         return (
             f"Use {best['name']}: {reached} {what}, told apart from every other design. The next, {second['name']}, "
-            f"has {shown(second['mean'], kind)}."
+            f"has {shown(second['mean'], kind, second['high'] - second['low'])}."
         )
-    names = [row["name"] for row in leaders]
-    cheap = min(leaders, key=lambda row: (row["latency"] or 0.0, row["seconds"]))
-    lead = f"{_and(names)} cannot be told apart; the highest mean has {best['name']} with {reached} {what}."
-    if found["better"] == "min":
-        lead = lead.replace("the highest mean", "the lowest mean")
-    if cheap is best:
-        return f"{lead} It also answers fastest, so there is no reason to use another of them."
-    if (cheap["latency"] or 0.0) > QUICKER * (best["latency"] or 0.0):
-        return f"{lead} Use it: none of the others answers much faster."
-    between = gap(abs(best["mean"] - cheap["mean"]), kind)
-    ask = (
-        f" ({cheap['more']} would tell, if the difference seen is the true one)" if cheap["more"][:1].isdigit() else ""
+    most = "lowest" if found["better"] == "min" else "highest"
+    lead = (
+        f"{_and([row['name'] for row in leaders])} cannot be told apart; the {most} mean has {best['name']} with "
+        f"{reached} {what}."
     )
+    open_ = [row for row in leaders[1:] if _pair(found, best, row).get("wide")]
+    settled = [row for row in leaders if row not in open_]
+    said = [lead]
+    if len(settled) > 1:
+        said.append(_among(found, settled, kind))
+    if open_:
+        said.append(_unsettled(found, best, open_, kind, alone=len(settled) == 1))
+    return " ".join(said)
+
+
+def _among(found: Mapping[str, Any], leaders: Sequence[Row], kind: str) -> str:
+    """Which of some that are about as good."""
+    best = leaders[0]
+    cheap = min(leaders, key=lambda row: (row["latency"] or 0.0, row["seconds"]))
+    ahead = _ahead(found, best, leaders[1:], kind)
+    if cheap is best:
+        return f"{best['name']} also answers fastest{ahead}."
+    if (cheap["latency"] or 0.0) > QUICKER * (best["latency"] or 0.0):
+        return f"Use {best['name']}: none of the others answers much faster{ahead}."
+    between = gap(abs(best["mean"] - cheap["mean"]), kind, _width(_pair(found, best, cheap)))
+    ask = f" ({cheap['more']} would tell, if that is the true difference)" if cheap["more"][:1].isdigit() else ""
     return (
-        f"{lead} Use {cheap['name']}, which answers fastest ({1e3 * (cheap['latency'] or 0):.1f} ms): what it lacks, "
+        f"Use {cheap['name']}, which answers fastest ({1e3 * (cheap['latency'] or 0):.1f} ms): what it lacks, "
         f"{between}, may be chance{ask}."
     )
+
+
+def _ahead(found: Mapping[str, Any], best: Row, others: Sequence[Row], kind: str) -> str:
+    """By how much another may truly be better."""
+    most, width = max((_reaches(found, best, row)[0], _width(_pair(found, best, row))) for row in others)
+    return f"; another may be better by at most {gap(most, kind, width)}" if most > 0 else ""
+
+
+def _unsettled(found: Mapping[str, Any], best: Row, others: Sequence[Row], kind: str, *, alone: bool) -> str:
+    """What the comparison cannot tell, and what would."""
+    lead = "The comparison cannot tell which to use: " if alone else "Of others it cannot tell: "
+    each = []
+    for row in others:
+        better, worse = _reaches(found, best, row)
+        width = _width(_pair(found, best, row))
+        each.append(
+            f"{row['name']} may be better than {best['name']} by {gap(better, kind, width)} or worse by "
+            f"{gap(worse, kind, width)}"
+        )
+    narrow = [_pair(found, best, row)["narrow"] for row in others]
+    small = gap(found["margin"], kind, found["margin"])
+    if min(len(row["seeds"]) for row in (best, *others)) == 1:
+        would = "More seeds would narrow that; how many, one seed cannot say."
+    elif any(one is None for one in narrow):
+        would = f"No number of seeds alone would bring that below {small}: more test items are wanted."
+    else:
+        would = f"{max(narrow):,} more seeds of each would bring that below {small}."
+    return f"{lead}{'; '.join(each)}. {would}"
+
+
+def _pair(found: Mapping[str, Any], a: Row, b: Row) -> Mapping[str, Any]:
+    names = {a["name"], b["name"]}
+    return next((p for p in found.get("pairs", []) if {p["a"], p["b"]} == names), {})
+
+
+def _reaches(found: Mapping[str, Any], best: Row, other: Row) -> tuple[float, float]:
+    """By how much the other may be better, and by how much worse."""
+    pair = _pair(found, best, other)
+    if not pair:
+        return 0.0, 0.0
+    low, high = (pair["low"], pair["high"]) if pair["a"] == other["name"] else (-pair["high"], -pair["low"])
+    return (high, -low) if found["better"] == "max" else (-low, high)
+
+
+def _width(pair: Mapping[str, Any]) -> float:
+    return pair["high"] - pair["low"] if pair else 0.0
 
 
 def _doubt(found: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Pictures with their captions: a table of file and caption (.tsv, .csv, also .gz), or COCO's JSON.
+"""Pictures (or their features) with their captions: a table of file and caption (.tsv, .csv, also .gz), or COCO's JSON.
 
 Captions are compared as words: letter case and punctuation are put aside, as is usual for captions (Karpathy & Fei-Fei
 2015). A caption without its picture, a picture without a caption and an empty caption are counted and named.
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.data import images
+from regard.data import images, sights
 from regard.data.images import Notes
 from regard.data.read import decode
 from regard.errors import UserError
@@ -31,7 +31,8 @@ _NUMBERED = re.compile(r"#\d+$")  # Flickr8k's own table numbers the captions of
 
 @dataclass(frozen=True)
 class Captioned:
-    """pictures (n, size, size, 3) of bytes with their names, and the captions of each, as words with spaces."""
+    """pictures (n, size, size, 3) of bytes, or features (n, rows, columns, width), with their names; and the captions of
+    each, as words with spaces."""
 
     pictures: np.ndarray
     names: list[str]
@@ -56,7 +57,7 @@ def clean(text: str) -> str:
 def read(pictures: str | Path, captions: str | Path, size: int, told: Callable[[int], Any] | None = None) -> Captioned:
     """The pictures that have a caption, in the order in which they are named first."""
     rows, fingerprint = table(captions)
-    source, notes = images.files(pictures), Notes()
+    source, notes = sights.files(pictures), Notes()
     grouped: dict[str, list[str]] = {}
     for name, caption in rows:
         words = clean(caption)
@@ -75,7 +76,7 @@ def read(pictures: str | Path, captions: str | Path, size: int, told: Callable[[
     for name in source.names:
         if name not in grouped:
             notes.add("pictures have no caption and are left out", name)
-    found = images.read(source, grouped, size, told)
+    found = sights.read(source, grouped, size, told)
     return Captioned(
         found.array,
         found.names,

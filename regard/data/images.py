@@ -55,21 +55,29 @@ def named(names: Sequence[str]) -> str:
 
 @dataclass
 class Files:
-    """Pictures by their name within a folder or a zip."""
+    """Pictures by their name within a folder or a zip; or their features (data/features.py), whose names may lack the
+    picture's ending."""
 
     path: Path
     names: list[str]
-    open: Callable[[str], bytes]
+    open: Callable[[str], Any]
+    features: bool = False
 
     def find(self, name: str) -> str | None:
         """The picture of this name, or of this file name where only one has it."""
-        return self._index.get(name) or self._index.get(PurePosixPath(name.replace("\\", "/")).name)
+        plain = self._plain(name)
+        return self._index.get(plain) or self._index.get(PurePosixPath(plain).name)
+
+    def _plain(self, name: str) -> str:
+        name = name.replace("\\", "/")
+        known = PurePosixPath(name).suffix.lower() in {*ENDINGS, ".npy"}
+        return str(PurePosixPath(name).with_suffix("")) if self.features and known else name
 
     @cached_property
     def _index(self) -> dict[str, str]:
-        short = Counter(PurePosixPath(name).name for name in self.names)
-        index = {PurePosixPath(n).name: n for n in self.names if short[PurePosixPath(n).name] == 1}
-        return index | {name: name for name in self.names}
+        plain = {self._plain(name): name for name in self.names}
+        short = Counter(PurePosixPath(name).name for name in plain)
+        return {PurePosixPath(n).name: whole for n, whole in plain.items() if short[PurePosixPath(n).name] == 1} | plain
 
 
 def files(path: str | Path) -> Files:
@@ -208,7 +216,7 @@ def part(array: np.ndarray, rows: Sequence[int] | np.ndarray) -> np.ndarray:
         for first in range(0, len(chosen), 256):
             room.write(array[chosen[first : first + 256]].tobytes())
         room.flush()
-        return np.memmap(room, np.uint8, "r", shape=(len(chosen), *array.shape[1:]))
+        return np.memmap(room, array.dtype, "r", shape=(len(chosen), *array.shape[1:]))
 
 
 def decoded(source: Files, names: Iterable[str], size: int, notes: Notes) -> Iterator[tuple[str, np.ndarray]]:
@@ -220,9 +228,9 @@ def decoded(source: Files, names: Iterable[str], size: int, notes: Notes) -> Ite
             notes.add(str(problem), name)
 
 
-def by_class(path: str | Path) -> tuple[Files, list[str], list[str]]:
+def by_class(path: str | Path, found: Files | None = None) -> tuple[Files, list[str], list[str]]:
     """A folder (or zip) with one subfolder a class: the pictures' names, and the class of each."""
-    found = files(path)
+    found = found or files(path)
     inner = [PurePosixPath(name).parts for name in found.names]
     depth = 1 if len({parts[0] for parts in inner}) == 1 and min(map(len, inner)) > 2 else 0  # a zip of one folder
     kept = [(name, parts[depth]) for name, parts in zip(found.names, inner, strict=True) if len(parts) > depth + 1]

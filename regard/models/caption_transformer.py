@@ -44,19 +44,21 @@ class Config:
     positions: str = "sinusoidal"
     dropout: float = 0.3
 
-    def build(self, vocab: int) -> CaptionTransformer:
-        return CaptionTransformer(vocab, self)
+    def build(self, vocab: int, features: int | None = None) -> CaptionTransformer:
+        """`features` is the width of features that are given in place of pictures."""
+        return CaptionTransformer(vocab, self, features)
 
 
 class CaptionTransformer(nn.Module):
-    def __init__(self, vocab: int, config: Config):
+    def __init__(self, vocab: int, config: Config, features: int | None = None):
         super().__init__()
         self.config = c = config
         self.scale = c.dim**0.5
         self.embed = nn.Embedding(vocab, c.dim)
         self.bias = nn.Parameter(torch.zeros(vocab))
         self.dropout = Dropout(c.dropout)
-        self.sight = Sight(c.channels, c.dim, blocks=c.blocks, layers=c.layers, heads=c.heads, dropout=c.dropout)
+        look = {"blocks": c.blocks, "layers": c.layers, "heads": c.heads, "dropout": c.dropout}
+        self.sight = Sight(c.channels, c.dim, features=features, **look)
         self.positions = positions.build(c.positions, c.dim, c.heads)
         self.decoder = Stack[DecoderBlock](self._block() for _ in range(c.decoder_layers))
         self.decoder_norm = nn.LayerNorm(c.dim)

@@ -46,21 +46,21 @@ class Config:
     positions: str = "axial"
     dropout: float = 0.3
 
-    def build(self, vocab: int) -> Captioner:
+    def build(self, vocab: int, features: int | None = None) -> Captioner:
+        """`features` is the width of features that are given in place of pictures."""
         positive("rnn", dim=self.dim, hidden=self.hidden, heads=self.heads)
-        return Captioner(vocab, self)
+        return Captioner(vocab, self, features)
 
 
 class Captioner(nn.Module):
-    def __init__(self, vocab: int, config: Config):
+    def __init__(self, vocab: int, config: Config, features: int | None = None):
         super().__init__()
         self.config = c = config
         self.embed = nn.Embedding(vocab, c.dim)
         self.bias = nn.Parameter(torch.zeros(vocab))
         self.dropout = Dropout(c.dropout)
-        self.sight = Sight(
-            c.channels, c.dim, blocks=c.blocks, layers=c.layers, positions=c.positions, dropout=c.dropout
-        )
+        look = {"blocks": c.blocks, "layers": c.layers, "positions": c.positions, "dropout": c.dropout}
+        self.sight = Sight(c.channels, c.dim, features=features, **look)
         attention = MultiHead(c.hidden, c.heads, c.mechanism, memory_dim=c.dim, output=False)
         if not attention.mechanism.cross:
             raise UserError(f"mechanism {c.mechanism!r} cannot look at a picture; bilinear, additive and dot can")

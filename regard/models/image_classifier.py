@@ -33,13 +33,14 @@ class Config:
     positions: str = "axial"
     dropout: float = 0.1
 
-    def build(self, classes: int) -> ImageClassifier:
+    def build(self, classes: int, features: int | None = None) -> ImageClassifier:
+        """`features` is the width of features that are given in place of pictures."""
         positive("attention", dim=self.dim, heads=self.heads, classes=classes)
-        return ImageClassifier(classes, self)
+        return ImageClassifier(classes, self, features)
 
 
 class ImageClassifier(nn.Module):
-    def __init__(self, classes: int, config: Config):
+    def __init__(self, classes: int, config: Config, features: int | None = None):
         super().__init__()
         self.config = c = config
         self.sight = Sight(
@@ -51,6 +52,7 @@ class ImageClassifier(nn.Module):
             mechanism=c.mechanism,
             positions=c.positions,
             dropout=c.dropout,
+            features=features,
         )
         self.pool = Pool(c.dim)
         self.head = nn.Linear(c.dim, classes)

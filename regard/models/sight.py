@@ -3,7 +3,8 @@
     M = eye(picture) + PE(y, x)        M = block_l(M), `layers` of spatial self-attention
 
 Query, key and value of the blocks are indexed by (y, x), with any mechanism (local-2d: neighbours only, in linear cost)
-and any positions (axial, relative). What captioners and image classifiers have in common.
+and any positions (axial, relative). What captioners and image classifiers have in common. Where features of pictures
+are given, of a width, they stand in place of what the eye sees.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from regard import positions as places
 from regard.layers import EncoderBlock, FeedForward, MultiHead, PreNorm
 from regard.layers.dropout import Dropout
 from regard.layers.eye import Eye
+from regard.layers.given import Given
 from regard.layers.stack import Stack
 from regard.places import Grid
 
@@ -32,9 +34,10 @@ class Sight(nn.Module):
         mechanism: str = "dot",
         positions: str = "axial",
         dropout: float = 0.0,
+        features: int | None = None,
     ):
         super().__init__()
-        self.eye = Eye(channels, dim, blocks=blocks)
+        self.eye = Eye(channels, dim, blocks=blocks) if features is None else Given(features, dim)
         self.positions = places.build(positions, dim, heads)
         inside = self.positions if self.positions.inside else None
         self.layers = Stack[EncoderBlock](
@@ -50,7 +53,7 @@ class Sight(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """(b, height, width, 3) to (b, rows, columns, dim)."""
+        """(b, height, width, 3), or features (b, rows, columns, width), to (b, rows, columns, dim)."""
         seen = self.eye(pictures)
         grid = Grid(*seen.shape[1:3])
         x = self.positions.embed(seen.flatten(1, 2), grid)

@@ -26,10 +26,20 @@ def _seconds(value: float) -> str:
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s"
 
 
+def _number(value: float) -> str:
+    """Four figures, without powers of ten as far as people read such."""
+    if 0 < abs(value) < 1e-4:
+        return "< 0.0001" if value > 0 else "> -0.0001"
+    if 1e4 <= abs(value) < 1e9:
+        return f"{value:,.0f}".replace(",", "\u202f")
+    return f"{value:.4g}"
+
+
 FORMATS = {
     "text": str,
     "percent": lambda value: f"{100 * value:.1f} %",
-    "number": lambda value: f"{value:.4g}",
+    "points": lambda value: f"{round(100 * value, 1) + 0.0:.1f}",
+    "number": _number,
     "seconds": _seconds,
     "int": lambda value: f"{round(value):,}".replace(",", "\u202f"),
 }

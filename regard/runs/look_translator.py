@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from regard.runs.look import Look
     from regard.runs.translator import Translator
 
+BEAM = 5
+
 
 def look(
     run: Translator,
@@ -26,22 +28,23 @@ def look(
     label: str | None = None,
     faithful: bool = True,
     changes: Sequence[Change | str] = (),
+    beam: int = BEAM,
 ) -> Look:
     """A page with the source, its translation, and every map; each word of the translation can be asked about."""
     from regard.runs.look import Look
 
     if label is not None:
         raise UserError("--label asks about a class, and a translation has none; leave it out")
-    asked, notes = subject(run, text)
+    asked, notes = subject(run, text, beam)
     data = seen_by(asked, faithful=faithful, heads=faithful, changes=changes, notes=notes)
     return Look({**data, "translation": asked.target.text})
 
 
-def subject(run: Translator, text: str) -> tuple[Pair, list[str]]:
+def subject(run: Translator, text: str, beam: int = BEAM) -> tuple[Pair, list[str]]:
     """The run with a source before it, translated."""
     if not text.strip():
         raise UserError("there is nothing to look at: the text is empty")
-    said = run.translate_all([text], say=lambda line: None)[0]
+    said = run.translate_all([text], beam=beam, say=lambda line: None)[0]
     source, cut = encode([text], run.words, run.most)
     target = run.words.encode(f" {said.text}" if run.words.kind == "bpe" else said.text).ids
     sides = [_side(text, source[0], run), _side(said.text, [*target, EOS], run)]

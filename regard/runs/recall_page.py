@@ -76,7 +76,8 @@ def examples(run: Recaller, tried: Tried) -> list[dict[str, Any]]:
 def _rests(answer: Answer, near: Sequence[dict[str, Any]]) -> str:
     if answer.sentence is not None:
         seen = sorted(answer.words, key=lambda pair: -pair[1])[:3]
-        return f"{answer.sentence} (looked at {', '.join(f'{word} {weight:.2f}' for word, weight in seen)})"
+        taken = "" if answer.person == answer.name else f"taken for {answer.person}: "
+        return f"{taken}{answer.sentence} (looked at {', '.join(f'{word} {weight:.2f}' for word, weight in seen)})"
     said = [] if answer.known else ["nobody of that name was read of"]
     if answer.guess and not answer.read:
         said.append("the answer stands nowhere in what was read")

@@ -106,6 +106,10 @@ def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
     refused = {
         id(p) for m in model.modules() if getattr(m, "muon", None) is False for p in m.parameters() if p.requires_grad
     }
+    for m in model.modules():
+        if isinstance(m, nn.RNNBase | nn.RNNCellBase):  # its gates are matrices of their own
+            for p in m.parameters():
+                p.muon_splits = p.shape[0] // m.hidden_size  # type: ignore[attr-defined]
     linears = [m for m in model.modules() if isinstance(m, nn.Linear)]
     head = id(linears[-1].weight) if linears else None
     matrices = []

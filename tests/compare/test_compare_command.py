@@ -62,6 +62,25 @@ def test_a_recipe(home):
     assert all(row["evidence"] is not None for row in found["rows"] if row["name"].startswith("han"))
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "classify --generate reviews:count=60 --models han --on ray",
+        "classify --generate reviews:count=60 --models nothing",
+        "classify --generate reviews:count=60 --models han --budget 3apples",
+        "classify --generate reviews:count=60 --models han:width=3",
+        "classify reviews.jsonl --models han --measure size --budget 1steps",
+        "translate --generate reviews:count=60 --models rnn",
+    ],
+)
+def test_what_is_asked_in_vain_leaves_nothing(home, monkeypatch, line):
+    monkeypatch.setitem(sys.modules, "ray", None)  # not installed
+    for out in (["--out", "deep/er"], []):
+        said = CliRunner().invoke(app, ["compare", *line.split(), *out])
+        assert isinstance(said.exception, UserError), said.output
+        assert [path.name for path in home.iterdir()] == ["reviews.jsonl"]
+
+
 def test_a_dry_run_says_what_would_be_done(home):
     said = call("classify", "reviews.jsonl", *SMALL, "--budget", "3steps", "--out", "c", "--dry-run").stdout
     assert "2 runs of 3 steps, 2 to do" in said

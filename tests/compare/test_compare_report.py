@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.compare.disagree import choose
+from regard.compare.disagree import choose, spread
+from regard.compare.figures import chance, gap, interval, shown
 from regard.compare.front import drawing, front
 from regard.compare.words import recommendation
 
@@ -45,7 +46,71 @@ def test_of_those_that_share_the_first_rank_the_quickest_is_recommended():
 
 def test_a_little_quicker_is_no_reason():
     text = said(row("han", 1, 0.93, 0.010), row("cnn", 1, 0.92, 0.009, "7 more seeds"))
-    assert "Use it: none of the others answers much faster" in text
+    assert "Use han: none of the others answers much faster" in text
+
+
+def pair(a: str, b: str, low: float, high: float, **more) -> dict:
+    return {"a": a, "b": b, "low": low, "high": high, "wide": False, "narrow": None} | more
+
+
+def test_another_may_be_better_by_at_most_so_much():
+    text = said(row("han", 1, 0.93, 0.01), row("cnn", 1, 0.92, 0.02), pairs=[pair("cnn", "han", -0.034, 0.014)])
+    assert "han also answers fastest; another may be better by at most 1.4 points." in text
+    lower = found(row("han", 1, 2.5, 0.01), row("cnn", 1, 2.6, 0.02), pairs=[pair("han", "cnn", -0.32, 0.12)])
+    text = recommendation(lower | {"better": "min", "measure": "loss"}, "number", "nats")
+    assert "the lowest mean has han" in text
+    assert "another may be better by at most 0.12." in text
+
+
+def test_intervals_as_wide_as_the_scale_recommend_nothing():
+    wide = {"wide": True, "narrow": 11}
+    rows = [row("han", 1, 0.53, 0.01, seeds=2), row("cnn", 1, 0.5, 0.02, seeds=2)]
+    text = said(*rows, pairs=[pair("han", "cnn", -0.61, 0.67, **wide)], margin=0.1)
+    assert "The comparison cannot tell which to use" in text
+    assert "cnn may be better than han by 61.0 points or worse by 67.0 points" in text
+    assert "11 more seeds of each would bring that below 10.0 points" in text
+    assert "Use " not in text
+    assert "no reason" not in text
+    few = said(*rows, pairs=[pair("han", "cnn", -0.6, 0.6, wide=True)], margin=0.1)
+    assert "more test items are wanted" in few
+    one = [row("han", 1, 0.53, seeds=1), row("cnn", 1, 0.5, seeds=1)]
+    assert "how many, one seed cannot say" in said(*one, pairs=[pair("han", "cnn", -0.6, 0.6, wide=True)], margin=0.1)
+
+
+def test_what_is_settled_is_recommended_beside_what_is_not():
+    rows = [row("han", 1, 0.93, 0.05), row("cnn", 1, 0.92, 0.01, "7 more seeds"), row("rnn", 1, 0.7, 0.001)]
+    pairs = [pair("han", "cnn", -0.01, 0.03), pair("han", "rnn", -0.2, 0.6, wide=True, narrow=29)]
+    text = said(*rows, pairs=pairs, margin=0.1)
+    assert "Use cnn" in text
+    assert "Of others it cannot tell: rnn may be better than han by 20.0 points or worse by 60.0 points" in text
+    assert "29 more seeds" in text
+
+
+@pytest.mark.parametrize(
+    ("value", "width", "written"),
+    [
+        *[(-9.691e-05, 0.6, "0.00"), (-9.691e-05, 0.0, "-0.00010"), (4.73123, 0.31, "4.73"), (4.73123, 0.031, "4.731")],
+        *[(12345.67, 300.0, "12,346"), (0.0, 0.0, "0"), (31.234, 4.0, "31.2"), (2.5e8, 1.0, "2.5e+08")],
+    ],
+)
+def test_figures_have_the_digits_that_their_interval_bears_out(value, width, written):
+    assert shown(value, "number", width) == written
+    assert gap(value, "number", width) == written
+
+
+def test_shares_and_chances_for_people():
+    assert shown(0.93, "percent", 0.4) == "93.0 %"
+    assert shown(0.93123, "percent", 0.004) == "93.12 %"
+    assert gap(-0.00001, "percent", 0.1) == "0.0 points"
+    assert interval(0.5, 0.92, "percent") == "50.0 % to 92.0 %"
+    assert [chance(p) for p in (1e-15, 0.0123, 1.0)] == ["< 0.001", "0.012", "1.000"]
+
+
+def test_no_power_of_ten_on_the_page(compared):
+    page = (compared / "report.html").read_text()
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", page)
+    assert cells
+    assert not [cell for cell in cells if re.search(r"\de[-+]\d", cell)]
 
 
 def test_doubts_are_named():
@@ -79,6 +144,13 @@ def test_items_that_part_the_designs_are_chosen():
     assert choose(right, 2) == [1, 4]
     assert choose(right, 9) == [1, 4, 3]
     assert choose(np.ones((2, 5), bool), 3) == []
+
+
+def test_items_on_which_designs_are_far_apart_are_chosen_in_turn():
+    quality = np.array([[5.0, 1.0, 3.0, 9.0, 2.0], [1.0, 1.0, 3.5, 2.0, 4.0]])
+    assert spread(quality, 3) == [3, 4, 0]  # the first design's best, the second's, the first's again
+    assert spread(quality, 9) == [3, 4, 0, 2]
+    assert spread(np.ones((2, 5)), 3) == []
 
 
 def test_the_page_stands_alone_and_says_what_the_table_says(compared):

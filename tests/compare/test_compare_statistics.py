@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from regard.compare.statistics import Spread, analyse, bounds, holm, ranks, wanted
+from regard.compare.statistics import Spread, analyse, bounds, holm, narrowed, ranks, wanted
 from regard.errors import UserError
 
 
@@ -129,6 +129,36 @@ def test_more_items_are_wanted_where_seeds_cannot_help():
     assert more is None
     assert items == pytest.approx(1000 * 4 * (1.96 + 0.8416) ** 2, rel=0.01)
     assert wanted(Spread(0.0, 0.1, (), 0.0, 10), 1, 0.05) == (None, None)
+
+
+def test_seeds_that_narrow_an_interval_are_enough():
+    """With as many more as it says the interval reaches no further than asked for, and with one less it does."""
+    random = np.random.default_rng(7)
+    few = drawn(random, 2, 3, 2000, seed=0.5, taste=0.0, shift=(2.0, 2.0))
+    pair = quick(few).pairs[0]
+    assert pair.wide
+    assert pair.narrow is not None
+    spread = Spread(0.0, 0.0001, ((0.05, 3), (0.02, 3)), 0.0, 400)
+    more = narrowed(spread, 3, 0.1)
+    assert more is not None
+
+    def with_seeds(count: int) -> float:
+        parts = tuple((v * s / count, count) for v, s in spread.seeds)
+        return Spread(0.0, 0.0001, parts, 0.0, 400).reach()
+
+    assert with_seeds(3 + more) <= 0.1 < with_seeds(2 + more)
+    assert narrowed(Spread(0.0, 0.01, ((0.05, 3), (0.02, 3)), 0.0, 400), 3, 0.1) is None  # too few items
+    assert narrowed(Spread(0.0, 0.01), 1, 0.1) is None  # one seed says nothing about seeds
+
+
+def test_what_is_told_apart_or_close_is_settled():
+    random = np.random.default_rng(8)
+    apart = quick(drawn(random, 2, 5, 400, seed=0.05, shift=(3.0, 2.0)))
+    assert apart.pairs[0].apart
+    assert not apart.pairs[0].wide
+    close = quick(drawn(random, 2, 5, 4000, item=0.0, taste=0.0, seed=0.0, both=0.1, shift=(2.0, 2.0)))
+    assert close.margin == pytest.approx(0.2, rel=0.02)
+    assert not close.pairs[0].wide
 
 
 def test_all_right_is_not_certain():

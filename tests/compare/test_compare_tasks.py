@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import random
+import re
 
 import numpy as np
 import pytest
 from comparing import silent
+from hypothesis import given
+from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 
 from regard.compare import Asked, compare
@@ -34,6 +38,15 @@ def test_bleu_of_sums_is_sacrebleus(noise):
     whole = judge.corpus_score(sentences(said), [sentences(wanted)]).score
     assert translate.bleu(np.array(counts, float).sum(0)) == pytest.approx(whole, abs=1e-6)
     assert translate.SIGNATURE.removeprefix("sacrebleu ") in str(judge.get_signature())
+
+
+@given(st.lists(st.lists(st.sampled_from("abc"), max_size=7), min_size=2, max_size=2))
+def test_bleu_of_a_sentence_is_sacrebleus(rows):
+    said, truth = (" ".join(row) for row in rows)
+    judge = BLEU(effective_order=True)
+    seen = judge.corpus_score([said], [[truth]])
+    counts = np.array([seen.sys_len, seen.ref_len, *seen.counts, *seen.totals], float)
+    assert translate.sentence_bleu(counts) == pytest.approx(judge.sentence_score(said, [truth]).score, abs=1e-6)
 
 
 def test_macro_f1_of_sums_is_that_of_the_measures():
@@ -62,7 +75,13 @@ def test_language_models(tmp_path):
         assert row["others"]["perplexity"] == pytest.approx(np.exp(row["values"]).mean())
     first, second = found["rows"]
     assert (first["rank"], first["mean"]) <= (second["rank"], second["mean"])
-    assert "perplexity" in (tmp_path / "out/report.html").read_text()
+    page = (tmp_path / "out/report.html").read_text()
+    assert "perplexity" in page
+    assert "does better than" in page
+    shown = [html.unescape(one) for one in re.findall(r"<li>gpt:[^<]* says <span[^>]*>([^<]*)</span>", page)]
+    assert len(shown) == 4
+    assert all(re.fullmatch(r"\S+ \([\d.]+%\); \S+ [\d.]+%", one) for one in shown)
+    assert page.count('class="model"') == 4  # what the gpt attends to; the cnn attends to nothing
     parts = [(tmp_path / f"out/parts/{part}.txt").read_text() for part in ("train", "valid", "test")]
     assert "".join(parts) == (tmp_path / "corpus.txt").read_text()
 
@@ -95,6 +114,12 @@ def test_translators(tmp_path):
         whole = BLEU().corpus_score(said, [[b["target"] for b in test]]).score
         kept = json.loads((tmp_path / f"out/scores/{name}/seed-0.json").read_text())
         assert kept["measures"]["bleu"] == pytest.approx(whole, abs=1e-6)
+    page = html.unescape((tmp_path / "out/report.html").read_text())
+    assert "By sentence BLEU" in page
+    item, truth = re.search(r"<h3>Test item (\d+), truly ([^<]*)</h3>", page).groups()  # type: ignore[union-attr]
+    assert test[int(item) - 1]["target"] == truth
+    assert page.count('class="model"') == 2 * page.count("<h3>Test item")
+    assert page.count("<h3>Test item") == 4
 
 
 def test_recall(tmp_path):

@@ -185,6 +185,38 @@ def test_models_of_two_sides_are_asked_about_each_word(family, request):
     assert model.predict(TEXT) == {"translation": said}
 
 
+@pytest.mark.parametrize("family", ["bert", "gpt", "marian", "t5"])
+def test_heads_of_an_imported_model_over_a_file_and_without_one(family, request, tmp_path):
+    from regard.inspect import ablate, edit
+    from regard.runs.heads import pruned, table
+
+    model = opened(request.getfixturevalue(family))
+    texts = [" ".join(TEXT.split()[i : i + 7]) for i in range(5)]
+    lines = [f"{text}\t{text[::-1]}" for text in texts] if family in ("marian", "t5") else texts
+    file = tmp_path / "lines.tsv"
+    file.write_text("source\ttarget\n" * (family in ("marian", "t5")) + "\n".join(lines) + "\n")
+    found = table(model, [file], rows=5)
+    row = next(row for row in found.rows if row.head == 2)
+    with edit(model.net, row.site, ablate([2])):
+        assert table(model, [file], rows=5).whole["loss"] == pytest.approx(row.measured["loss"], abs=1e-6)
+    without = pruned(model, [f"{row.site}:2"])
+    again = opened(without.save_pretrained(tmp_path / "pruned"))
+    assert table(again, [file], rows=5).whole["loss"] == pytest.approx(row.measured["loss"], abs=1e-5)
+    assert again.look(TEXT, faithful=False).data["tokens"] == model.look(TEXT, faithful=False).data["tokens"][:99]
+
+
+def test_the_loss_of_a_file_is_that_of_its_tokens(gpt, tmp_path):
+    model = opened(gpt)
+    (tmp_path / "one.txt").write_text(f"{TEXT}\n\n{TEXT[:20]}\n")
+    nats = count = 0
+    for text in (TEXT, TEXT[:20]):
+        ids = torch.tensor(model.reader.read(text)[0])
+        with torch.no_grad():
+            said = model.net(ids[None])[0, :-1].log_softmax(-1)
+        nats, count = nats - float(said.gather(-1, ids[1:, None]).sum()), count + len(ids) - 1
+    assert model.measuring([tmp_path / "one.txt"], 9)()["loss"] == pytest.approx(nats / count, abs=1e-5)
+
+
 def test_sentencepiece_is_read(tmp_path):
     spm(tmp_path / "source.spm")
     core = unigram(tmp_path / "source.spm")

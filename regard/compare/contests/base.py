@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
+from safetensors.numpy import load_file
 
 from regard import named
 from regard.compare.statistics import Metric
@@ -56,6 +57,16 @@ class Contest(Protocol):
         """The first one ranks, unless another is named."""
         ...
 
+    @property
+    def JUDGED(self) -> bool:
+        """Whether a look can be judged by the class's chance without the words attended to."""
+        ...
+
+    @property
+    def QUALITY(self) -> str:
+        """What `quality` gives, in a word or two; "" where items are right or wrong."""
+        ...
+
     def deal(self, settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path, say: Say) -> dict:
         """Read what the settings name and write `folder`/train..., valid... and test...; facts for the report: how
         many items each part has, and how many stand in two."""
@@ -77,13 +88,23 @@ class Contest(Protocol):
         """What the run looks at in a test item, as data of the viewer; None where there is nothing to see."""
         ...
 
-    def items(self, folder: Path, numbers: Sequence[int]) -> list[dict[str, Any]]:
-        """Test items for people: {"text": ..., "truth": ...}."""
+    def quality(self, file: Path) -> np.ndarray:
+        """How well a run, of which `file` keeps the scores, did on each test item: the more the better."""
+        ...
+
+    def items(self, folder: Path, numbers: Sequence[int], runs: Sequence[Any]) -> list[dict[str, Any]]:
+        """Test items for people: {"text": ..., "truth": ...}; with "said" of each run, where that is not kept with the
+        scores, and "asked", a text to be looked at instead of the item."""
         ...
 
 
 def contest(task: str) -> Contest:
     return cast(Contest, importlib.import_module(named.find("task that can be compared", task, CONTESTS)))
+
+
+def stats_of(file: Path, measure: str) -> np.ndarray:
+    """(items, k) of a run."""
+    return load_file(file.with_suffix(".safetensors"))[measure]
 
 
 def mean(sums: np.ndarray) -> np.ndarray:

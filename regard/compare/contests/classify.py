@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.compare.contests.base import PARTS, Measure, Say, Scored, counted, mean
+from regard.compare.contests.base import PARTS, Measure, Say, Scored, counted, mean, stats_of
 from regard.data import labels, split
 from regard.data.read import Table, read
 from regard.errors import UserError
@@ -31,6 +31,9 @@ MEASURES = (
     Measure("macro_f1", "max", "percent", "F1, the mean over classes", _macro, share=True),
     Measure("loss", "min", "number", "nats: -log of the chance given to the truth", mean, linear=True),
 )
+
+JUDGED = True
+QUALITY = ""
 
 
 def deal(settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path, say: Say) -> dict[str, Any]:
@@ -132,7 +135,11 @@ def look(run: Any, folder: Path, item: int, faithful: bool) -> dict[str, Any] | 
         return None
 
 
-def items(folder: Path, numbers: Sequence[int]) -> list[dict[str, Any]]:
+def quality(file: Path) -> np.ndarray:
+    return stats_of(file, "accuracy")[:, 0]
+
+
+def items(folder: Path, numbers: Sequence[int], runs: Sequence[Any]) -> list[dict[str, Any]]:
     rows = _read(folder / "test.jsonl")
     return [{"text": rows[i]["text"], "truth": rows[i]["label"]} for i in numbers]
 

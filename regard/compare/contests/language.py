@@ -13,16 +13,22 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.compare.contests.base import PARTS, Measure, Say, Scored, mean
+from regard.compare.contests.base import PARTS, Measure, Say, Scored, mean, stats_of
 from regard.data import pieces
 from regard.data.corpus import Corpus
 from regard.data.split import duplicates
+from regard.data.tokenizer import MASK, SPECIAL
 from regard.data.vocabulary import Vocabulary
 from regard.errors import UserError
 from regard.runs.language_model import objective
 
 MOST = 400
 """Stretches of the test text."""
+VALID = 2**32 - 1
+"""The epoch by which words are hidden for validation, and here."""
+SHOWN = 40
+"""Tokens around a word that are shown."""
+MARK = SPECIAL[MASK]
 LONG = 30
 """Characters from which on a line that stands in two parts is counted: short ones repeat in any text."""
 
@@ -35,6 +41,9 @@ MEASURES = (
     Measure("loss", "min", "number", "nats a token (of masked or blank words: of those)", mean),
     Measure("perplexity", "min", "number", "exp of the nats a token", _perplexity),
 )
+
+JUDGED = False
+QUALITY = "nats a token"
 
 
 def deal(settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path, say: Say) -> dict[str, Any]:
@@ -86,15 +95,7 @@ def data(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def score(run: Any, folder: Path, say: Say) -> Scored:
-    text = Corpus.of(
-        (folder / "test.txt").read_text(encoding="utf-8"), run.words, documents=run.settings.data.documents
-    )
-    learnt = objective(run.settings, Vocabulary(run.words))
-    least = learnt.length
-    count = min(MOST, text.tokens // least)
-    if count < 2:
-        raise UserError(f"the test text has {text.tokens:,} tokens; at least two windows of {least:,} are wanted")
-    edges = np.linspace(0, text.tokens, count + 1).astype(int).tolist()
+    text, learnt, edges = _stretches(run, folder)
     rows = []
     for start, stop in pairwise(edges):
         found = learnt.evaluate(run.net, text.part(start, stop))
@@ -102,6 +103,20 @@ def score(run: Any, folder: Path, say: Say) -> Scored:
     stats = np.array(rows, np.float64)
     said = [{"loss": nats / count, "tokens": int(count)} for nats, count in rows]
     return Scored({"loss": stats, "perplexity": stats}, said)
+
+
+def _stretches(run: Any, folder: Path) -> tuple[Corpus, Any, list[int]]:
+    """The test text, what was learnt, and where stretches begin and end."""
+    text = Corpus.of(
+        (folder / "test.txt").read_text(encoding="utf-8"), run.words, documents=run.settings.data.documents
+    )
+    learnt = objective(run.settings, Vocabulary(run.words))
+    count = min(MOST, text.tokens // learnt.length)
+    if count < 2:
+        raise UserError(
+            f"the test text has {text.tokens:,} tokens; at least two windows of {learnt.length:,} are wanted"
+        )
+    return text, learnt, np.linspace(0, text.tokens, count + 1).astype(int).tolist()
 
 
 def ask(run: Any, folder: Path, count: int) -> list[Callable[[], Any]]:
@@ -119,8 +134,61 @@ def ask(run: Any, folder: Path, count: int) -> list[Callable[[], Any]]:
 
 
 def look(run: Any, folder: Path, item: int, faithful: bool) -> dict[str, Any] | None:
-    return None
+    return None  # what is looked at is one word of a stretch, which `items` chooses
 
 
-def items(folder: Path, numbers: Sequence[int]) -> list[dict[str, Any]]:
-    return [{"text": f"stretch {i + 1}", "truth": ""} for i in numbers]
+def quality(file: Path) -> np.ndarray:
+    nats = stats_of(file, "loss")
+    return -nats[:, 0] / nats[:, 1]
+
+
+def items(folder: Path, numbers: Sequence[int], runs: Sequence[Any]) -> list[dict[str, Any]]:
+    """Of each stretch the word of which the runs think most differently: what stands before it, and what each says."""
+    read = [_stretches(run, folder) for run in runs]
+    return [_word(runs, read, number) for number in numbers]
+
+
+def _word(runs: Sequence[Any], read: Sequence[tuple[Corpus, Any, list[int]]], number: int) -> dict[str, Any]:
+    text, _, edges = read[0]
+    ids = text.read(np.array([edges[number]]), edges[number + 1] - edges[number])[0].tolist()
+    told = {"text": runs[0].speller.text(ids), "truth": f"stretch {number + 1} of the test text"}
+    if {run.objective for run in runs} not in ({"causal"}, {"masked"}, {"blank"}):
+        return told
+    batches = [
+        made.batch(t.part(*e[number : number + 2]), np.zeros(1, int), np.zeros(1, int), VALID) for t, made, e in read
+    ]
+    first = batches[0]
+    if any(not torch.equal(b.ids, first.ids) or not torch.equal(b.targets, first.targets) for b in batches):
+        return told
+    places = torch.arange(first.ids.numel()) if first.places is None else first.places
+    if not len(places):
+        return told
+    logs = [_logs(run.net, batch, places) for run, batch in zip(runs, batches, strict=True)]
+    targets = first.targets.flatten()
+    of_truth = torch.stack([log.gather(-1, targets[:, None])[:, 0] for log in logs])  # (runs, places)
+    at = int((of_truth.max(0).values - of_truth.min(0).values).argmax())
+    said = []
+    for run, log, truth in zip(runs, logs, of_truth, strict=True):
+        top = int(log[at].argmax())
+        said.append(
+            f"{_spelled(run, top)} ({log[at, top].exp():.1%}); {_spelled(run, int(targets[at]))} {truth[at].exp():.1%}"
+        )
+    place, row, spell = int(places[at]), first.ids.flatten().tolist(), runs[0].speller.text
+    if runs[0].objective == "causal":
+        asked = spell(row[max(0, place + 1 - SHOWN) : place + 1])
+    else:
+        asked = f"{spell(row[max(0, place - SHOWN) : place])} {MARK} {spell(row[place + 1 : place + 1 + SHOWN])}"
+    return {"text": asked, "truth": _spelled(runs[0], int(targets[at])), "said": said, "asked": asked}
+
+
+@torch.no_grad()
+def _logs(net: Any, batch: Any, places: torch.Tensor) -> torch.Tensor:
+    """log p of every word at the places."""
+    given = {} if batch.segments is None else {"segments": batch.segments}
+    found = net(batch.ids, places=places, **given)
+    logits = (found[0] if isinstance(found, tuple) else found).float()
+    return logits - logits.logsumexp(-1, keepdim=True)
+
+
+def _spelled(run: Any, id: int) -> str:
+    return run.speller.text([id]).strip() or run.words.token(id)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.compare.contests.base import PARTS, Measure, Say, Scored, counted, mean
+from regard.compare.contests.base import PARTS, Measure, Say, Scored, counted, mean, stats_of
 from regard.data.facts import Questions, read_facts, read_questions
 from regard.data.pairs import lines
 from regard.errors import UserError
@@ -17,6 +17,9 @@ from regard.errors import UserError
 MEASURES = (
     Measure("exact", "max", "percent", "share of questions answered word by word", mean, share=True, linear=True),
 )
+
+JUDGED = False
+QUALITY = ""
 
 
 def deal(settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path, say: Say) -> dict[str, Any]:
@@ -88,7 +91,11 @@ def look(run: Any, folder: Path, item: int, faithful: bool) -> dict[str, Any] | 
     return None
 
 
-def items(folder: Path, numbers: Sequence[int]) -> list[dict[str, Any]]:
+def quality(file: Path) -> np.ndarray:
+    return stats_of(file, "exact")[:, 0]
+
+
+def items(folder: Path, numbers: Sequence[int], runs: Sequence[Any]) -> list[dict[str, Any]]:
     rows = _read(folder / "test.tsv")
     return [{"text": rows[i][0], "truth": rows[i][1]} for i in numbers]
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from regard.compare.contests.base import PARTS, Measure, Say, Scored, counted, mean
+from regard.compare.contests.base import PARTS, Measure, Say, Scored, counted, mean, stats_of
 from regard.data import pairs
 from regard.data.split import duplicates
 from regard.errors import UserError
+from regard.inspect import attends
 
 BEAM = 1
 SIGNATURE = "sacrebleu nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp"
@@ -32,10 +33,24 @@ def bleu(sums: np.ndarray) -> np.ndarray:
     return np.where(real, 100 * brief * np.exp(np.log(np.maximum(shares, 1e-300)).mean(-1)), 0.0)
 
 
+def sentence_bleu(counts: np.ndarray) -> np.ndarray:
+    """Of single sentences, which may have no 4-grams: over those n that there are (sacrebleu's effective order)."""
+    said, wanted, right, all_ = counts[..., 0], counts[..., 1], counts[..., 2:6], counts[..., 6:10]
+    there = all_ > 0
+    none = (right == 0) & there
+    shares = np.where(none, 0.5 ** np.cumsum(none, -1), right) / np.maximum(all_, 1e-12)
+    logs = (np.log(np.maximum(shares, 1e-300)) * there).sum(-1) / np.maximum(there.sum(-1), 1)
+    brief = np.exp(np.minimum(0.0, 1 - wanted / np.maximum(said, 1e-12)))
+    return np.where(right[..., 0] > 0, 100 * brief * np.exp(logs), 0.0)
+
+
 MEASURES = (
     Measure("bleu", "max", "number", f"BLEU of greedy translations ({SIGNATURE})", bleu),
     Measure("exact", "max", "percent", "share of translations that are the reference", mean, share=True, linear=True),
 )
+
+JUDGED = False
+QUALITY = "sentence BLEU"
 
 
 def deal(settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path, say: Say) -> dict[str, Any]:
@@ -104,10 +119,15 @@ def ask(run: Any, folder: Path, count: int) -> list[Callable[[], Any]]:
 
 
 def look(run: Any, folder: Path, item: int, faithful: bool) -> dict[str, Any] | None:
-    return None
+    source = _read(folder / "test.jsonl")[item]["source"]
+    return run.look(source, faithful=faithful, beam=BEAM).data if source.strip() and attends(run.model) else None
 
 
-def items(folder: Path, numbers: Sequence[int]) -> list[dict[str, Any]]:
+def quality(file: Path) -> np.ndarray:
+    return sentence_bleu(stats_of(file, "bleu"))
+
+
+def items(folder: Path, numbers: Sequence[int], runs: Sequence[Any]) -> list[dict[str, Any]]:
     rows = _read(folder / "test.jsonl")
     return [{"text": rows[i]["source"], "truth": rows[i]["target"]} for i in numbers]
 
