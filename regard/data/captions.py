@@ -31,8 +31,8 @@ _NUMBERED = re.compile(r"#\d+$")  # Flickr8k's own table numbers the captions of
 
 @dataclass(frozen=True)
 class Captioned:
-    """pictures (n, size, size, 3) of bytes, or features (n, rows, columns, width), with their names; and the captions of
-    each, as words with spaces."""
+    """pictures (n, size, size, 3) of bytes, or features (n, rows, columns, width), with their names; and the captions
+    of each, as words with spaces."""
 
     pictures: np.ndarray
     names: list[str]

@@ -118,6 +118,14 @@ def test_packed_matrices_are_split():
         optim.Muon([packed])
 
 
+def test_gates_are_split():
+    model = nn.ModuleDict({"gru": nn.GRU(8, 16), "lstm": nn.LSTMCell(8, 16), "head": nn.Linear(16, 4)})
+    found = optim.hidden_matrices(model)
+    assert len(found) == 4
+    assert [p.muon_splits for p in found] == [3, 3, 4, 4]
+    assert [p.shape[0] // p.muon_splits for p in found] == [16] * 4
+
+
 def test_muon_trains(tmp_path):
     _, result = train(tmp_path, optimizer="muon", epochs=15)
     losses = [line["loss"] for line in lines(tmp_path) if "loss" in line]
