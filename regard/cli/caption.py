@@ -21,8 +21,8 @@ def train_caption(
     data: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Pictures (a folder or a zip) and their captions: lines of file, tab, caption (also .csv, .gz), or "
-            "COCO's JSON.",
+            help="Pictures (a folder or a zip; or their features: .npz, .safetensors, a folder of .npy) and their "
+            "captions: lines of file, tab, caption (also .csv, .gz), or COCO's JSON.",
             metavar="PICTURES CAPTIONS",
         ),
     ] = None,
@@ -34,6 +34,9 @@ def train_caption(
     mechanism: o.Mechanism = None,
     positions: o.Positions = None,
     size: Annotated[int | None, typer.Option(min=8, help="Side of a picture as it is read. [64]")] = None,
+    backbone: o.Backbone = None,
+    weights: o.Weights = None,
+    download: o.Download = False,
     smoothing: Annotated[float | None, typer.Option(help="Label smoothing. [0.1]")] = None,
     doubly: Annotated[float | None, typer.Option(help="Weight of doubly stochastic attention. [0]")] = None,
     scored: Annotated[
@@ -66,8 +69,8 @@ def train_caption(
     quiet: o.Quiet = False,
     json_: o.Json = False,
 ) -> None:
-    """Train a captioner: a small convolutional net makes a grid of the picture, and each word attends to it. Without
-    --epochs, --steps or --budget it takes five epochs.
+    """Train a captioner: a small convolutional net makes a grid of the picture (or a backbone of timm does, or features
+    are given), and each word attends to it. Without --epochs, --steps or --budget it takes five epochs.
 
     \b
     rnn           each word's state attends: --mechanism bilinear, additive or dot
@@ -78,6 +81,7 @@ def train_caption(
       regard train caption train.zip train.captions.tsv --epochs 1 --out runs/scenes
       regard train caption train.zip train.captions.tsv --model transformer --steps 3 --set augment.zoom=0.8
       regard train caption train.zip train.captions.tsv --valid unseen.zip --valid unseen.captions.tsv --steps 3
+      regard train caption features.npz train.captions.tsv --steps 3
       regard train caption --resume --out runs/scenes
     """
     said = locals()
@@ -91,6 +95,9 @@ def train_caption(
             "train": data or None,
             "valid": valid or None,
             "size": size,
+            "backbone": backbone,
+            "weights": weights,
+            "download": download or None,
             "batch": batch,
             "scored": scored,
             "blank": blank or None,
@@ -103,7 +110,9 @@ def train_caption(
 
 def caption(
     folder: RunFolder,
-    pictures: Annotated[list[Path], typer.Argument(help="Pictures: files, folders or zips.", metavar="PICTURE...")],
+    pictures: Annotated[
+        list[Path], typer.Argument(help="Pictures: files, folders or zips; or features.", metavar="PICTURE...")
+    ],
     out: Annotated[
         Path | None, typer.Option(help="A page with each word's map over the picture (.html), or the maps (.json).")
     ] = None,

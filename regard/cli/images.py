@@ -12,12 +12,18 @@ from regard.cli.train import run
 
 def images(
     data: Annotated[
-        str | None, typer.Argument(help="A folder, or a zip, with one subfolder of pictures for each class.")
+        str | None,
+        typer.Argument(
+            help="A folder, or a zip, with one subfolder of pictures for each class; or of features (.npy)."
+        ),
     ] = None,
     valid: Annotated[str | None, typer.Option(help="Validation folder; without it a tenth is set aside.")] = None,
     mechanism: Annotated[str | None, typer.Option(help="dot, relative, local-2d:window=3, ... [dot]")] = None,
     positions: Annotated[str | None, typer.Option(help="axial, none, rotary, ... [axial]")] = None,
     size: Annotated[int | None, typer.Option(min=8, help="Side of a picture as it is read. [64]")] = None,
+    backbone: o.Backbone = None,
+    weights: o.Weights = None,
+    download: o.Download = False,
     from_: o.From = None,
     epochs: o.Epochs = None,
     steps: o.Steps = None,
@@ -53,11 +59,12 @@ def images(
       regard train images --resume --out runs/pictures
     """
     said = locals()
+    seen = {"backbone": backbone, "weights": weights, "download": download or None}
     flags = {
         "seed": seed,
         "origin": from_,
         "model": {"mechanism": mechanism, "positions": positions},
-        "data": {"train": data, "valid": valid, "size": size, "batch": batch},
+        "data": {"train": data, "valid": valid, "size": size, "batch": batch, **seen},
         "train": o.training(said),
     }
     run("images", flags, config, set_, import_, out, resume, overwrite, quiet, json_)

@@ -51,6 +51,15 @@ def training(said: dict[str, Any]) -> dict[str, Any]:
     return {name: said[name] for name in TRAINING} | {"budget": seconds(said["budget"])}
 
 
+Backbone = Annotated[
+    str | None, typer.Option(help="A model of timm that reads the pictures, frozen. [a small net, trained along]")
+]
+Weights = Annotated[
+    str | None, typer.Option(help="Its weights, .safetensors. [those of timm, if they are on this machine]")
+]
+Download = Annotated[bool, typer.Option("--download", help="Fetch its weights if they are not on this machine.")]
+
+
 def without_words(flags: dict[str, Any]) -> None:
     """The flags of a classifier of pictures: what is said of words is an error there."""
     data = flags["data"]

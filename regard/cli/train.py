@@ -276,7 +276,7 @@ def pictured(data: str | None, resumed: Path | None) -> bool:
             return file is not None and json.loads(file.read_text())["settings"]["task"] == "images"
         except (OSError, ValueError, KeyError, TypeError):
             return False  # `train` says what is wrong
-    from regard.data.images import holds
+    from regard.data.sights import holds
 
     return holds(data)
 

@@ -128,7 +128,8 @@ def grid(array: np.ndarray) -> np.ndarray:
         array = array.reshape(side, side, -1)
     if array.ndim != 3 or 0 in array.shape:
         raise Unreadable("arrays are neither (rows, columns, width) nor (places, width) of a square, and are left out")
-    made = array.astype(KEPT)
+    with np.errstate(over="ignore"):  # it is said below
+        made = array.astype(KEPT)
     if not np.isfinite(made).all():
         raise Unreadable("arrays hold numbers that are infinite, or too large for 16 bits, and are left out")
     return made

@@ -21,6 +21,7 @@ from typing import Any
 
 import polars as pl
 
+from regard.data import images
 from regard.errors import UserError, nearest
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".txt", ".parquet")
@@ -200,9 +201,10 @@ def _folder(path: Path, labelled: bool) -> Table:
         found = [p for p in found if len(p.relative_to(path).parts) > 1]
     found = [p for p in found if not any(part.startswith(".") for part in p.relative_to(path).parts)]
     if not found:
+        pictures = ". It holds pictures, whose task is images: regard train images" if images.holds(path) else ""
         raise UserError(
             f"the folder {path} has no {'subfolders of text files' if labelled else 'text files'}; "
-            f"wanted: {path}/CLASS/NAME.txt, one subfolder per class"
+            f"wanted: {path}/CLASS/NAME.txt, one subfolder per class{pictures}"
         )
     digest, texts, labels = hashlib.sha256(), [], []
     for file in found:

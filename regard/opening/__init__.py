@@ -64,7 +64,7 @@ def subject_of(model: Any, text: str, label: str | None = None) -> Subject:
     if task == "images":
         from regard.runs.look_picture import Sorted, given
 
-        return Sorted(model, given(text, model.side), label)
+        return Sorted(model, given(model, text), label)
     if task == "caption":
         from regard.runs.look_caption import subject as told
 

@@ -7,6 +7,7 @@ unless that is asked for.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import math
 import tempfile
 from collections.abc import Callable, Mapping
@@ -76,15 +77,29 @@ class Backbone:
         raise UserError(f"{self.name} gives features of shape {tuple(seen.shape)}, which are no grid; choose another")
 
 
+def seen(
+    pictures: np.ndarray, data: Any, known: str | None = None, say: Callable[[str], Any] = lambda line: None
+) -> tuple[np.ndarray, str | None]:
+    """Pictures as a model reads them, by the settings of a run's data: by its backbone, if it has one, whose weights
+    must have the fingerprint `known`, if there is one; and the fingerprint."""
+    if data.backbone is None:
+        return pictures, None
+    if pictures.dtype != np.uint8:
+        raise UserError(f"the backbone {data.backbone} reads pictures, and features of them were given")
+    found = Backbone(data.backbone, data.weights, size=data.size, download=data.download)
+    if known not in (None, found.fingerprint):
+        raise UserError(f"the weights of {data.backbone} on this machine are not those that this run was trained with")
+    return found(pictures, say), found.fingerprint
+
+
 def _timm() -> Any:
     try:
-        import timm
+        return importlib.import_module("timm")
     except ImportError:
         raise UserError(
-            "a backbone comes from timm, which is missing: pip install timm. Features that were computed elsewhere need "
-            "none: give a .npz or .safetensors of them in place of the pictures"
+            "a backbone comes from timm, which is missing: pip install timm. Features that were computed elsewhere "
+            "need none: give a .npz or .safetensors of them in place of the pictures"
         ) from None
-    return timm
 
 
 def _known(name: str, about: Mapping[str, Any], download: bool) -> Path:

@@ -4,7 +4,7 @@ looked for each word."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from regard.decoding import Beam
 from regard.decoding.describe import Describer
 from regard.errors import UserError
 from regard.models.fitted import Fitted
+from regard.runs.backbone import seen
 from regard.runs.caption_run import NEVER, CaptionRun
 from regard.settings import DataSettings, Settings, TokenizerSettings, build
 from regard.tasks.augment import Augment
@@ -31,16 +32,20 @@ RUN = CaptionRun
 
 @dataclass(frozen=True)
 class Data(DataSettings):
-    """`train` and `valid` are pictures (a folder or a zip) and their captions, two names each; `size` is the side of a
-    picture as it is read; `batch` counts pictures, of which each brings `captions` of its own. `scored` pictures are
-    captioned at each evaluation, and their BLEU decides about the best model (none: the loss does). `hide` is the share
-    of words that the decoder is not shown in training; `blank` hides the pictures: what can be said without looking.
-    `longest` is the most words of a caption to learn from."""
+    """`train` and `valid` are pictures (a folder or a zip; or features of them, data/features.py) and their captions,
+    two names each; `size` is the side of a picture as it is read; `backbone` a model of timm that reads it, with
+    `weights` from a file, or fetched if `download` is so (runs/backbone.py). `batch` counts pictures, of which each
+    brings `captions` of its own. `scored` pictures are captioned at each evaluation, and their BLEU decides about the
+    best model (none: the loss does). `hide` is the share of words that the decoder is not shown in training; `blank`
+    hides the pictures: what can be said without looking. `longest` is the most words of a caption to learn from."""
 
     train: tuple[str, ...] = ()
     valid: tuple[str, ...] | None = None  # type: ignore[assignment]
     valid_fraction: float = 0.05
     size: int = 64
+    backbone: str | None = None
+    weights: str | None = None
+    download: bool = False
     batch: int = 64
     captions: int = 5
     longest: int = 40
@@ -77,6 +82,7 @@ class Found:
     train: Captioned
     valid: Captioned
     info: dict[str, Any]
+    backbone: str | None = None
 
 
 def default(tree: Mapping[str, Any]) -> str:
@@ -123,11 +129,11 @@ def read(settings: CaptionSettings, source: Any, say: Callable[[str], Any]) -> F
     if source is not None:
         raise UserError("a captioner is trained on pictures and a table of captions; give their names")
     data = settings.data
-    whole = captions.read(data.train[0], data.train[1], data.size, told=_told(say))
+    whole, backbone = _seen(settings, data.train, None, say)
     for note in whole.notes:
         say(note)
     if data.valid is not None:
-        train, valid = whole, captions.read(data.valid[0], data.valid[1], data.size)
+        train, valid = whole, _seen(settings, data.valid, backbone, say)[0]
         for note in valid.notes:
             say(f"validation: {note}")
         info = _info(valid, data.valid)
@@ -143,7 +149,23 @@ def read(settings: CaptionSettings, source: Any, say: Callable[[str], Any]) -> F
         say(f"{count:,} of {len(whole):,} pictures set aside for validation")
     longest = max(len(c.split()) for each in train.captions for c in each)
     about = {**_info(train, data.train), "captions": sum(map(len, train.captions)), "longest": longest}
-    return Found(train, valid, {"train": about, "valid": info})
+    return Found(train, valid, {"train": about, "valid": info}, backbone)
+
+
+def _seen(
+    settings: CaptionSettings, files: tuple[str, ...], known: str | None, say: Callable[[str], Any]
+) -> tuple[Captioned, str | None]:
+    """Pictures with their captions, as the model reads them, and the fingerprint of the backbone."""
+    part = captions.read(files[0], files[1], settings.data.size, told=_told(say))
+    made, fingerprint = seen(part.pictures, settings.data, known, say)
+    unchanged(made, settings.augment)
+    return replace(part, pictures=made), fingerprint
+
+
+def unchanged(pictures: np.ndarray, augment: Augment) -> None:
+    """Raise where features are to be changed as only pictures can be."""
+    if pictures.dtype != np.uint8 and augment != Augment():
+        raise UserError("augment changes pictures, and the model is given features of them; leave augment out")
 
 
 def _told(say: Callable[[str], Any]) -> Callable[[int], Any]:
@@ -157,7 +179,18 @@ def _info(part: Captioned, files: tuple[str, ...]) -> dict[str, Any]:
 
 
 def facts(found: Found) -> dict[str, Any]:
-    return {}
+    return features(found.train.pictures, found.backbone)
+
+
+def features(pictures: np.ndarray, backbone: str | None) -> dict[str, Any]:
+    """Of features, what config.json keeps: their shape, and the fingerprint of the backbone that made them."""
+    shape = dict(zip(("rows", "columns", "width"), map(int, pictures.shape[1:]), strict=True))
+    return {} if pictures.dtype == np.uint8 else {"features": {**shape, "backbone": backbone}}
+
+
+def width(config: Mapping[str, Any]) -> int | None:
+    """Of the features that are read in place of pictures."""
+    return config["features"]["width"] if "features" in config else None
 
 
 def words(settings: CaptionSettings, found: Found) -> Tokenizer:
@@ -167,7 +200,7 @@ def words(settings: CaptionSettings, found: Found) -> Tokenizer:
 
 
 def net(settings: CaptionSettings, config: Mapping[str, Any]) -> nn.Module:
-    return settings.model.build(config["vocab"])
+    return settings.model.build(config["vocab"], width(config))
 
 
 def task(
@@ -242,9 +275,20 @@ def size(info: Mapping[str, Any]) -> str:
 
 
 def uses(config: Mapping[str, Any]) -> list[str]:
-    return ["regard caption FOLDER PICTURE", "regard evaluate FOLDER PICTURES CAPTIONS"]
+    return ["regard caption FOLDER PICTURE", "regard look FOLDER PICTURE", "regard evaluate FOLDER PICTURES CAPTIONS"]
 
 
 def about(config: Mapping[str, Any]) -> str:
-    side = config["settings"]["data"]["size"]
-    return f"Pictures are read at {side} x {side}; it knows {config['vocab']:,} words."
+    return f"{how_read(config)} It knows {config['vocab']:,} words."
+
+
+def how_read(config: Mapping[str, Any]) -> str:
+    """Of pictures, in words."""
+    side, given = config["settings"]["data"]["size"], config.get("features")
+    if given is None:
+        return f"Pictures are read at {side} x {side}."
+    shape = f"{given['rows']} x {given['columns']} x {given['width']}"
+    backbone = config["settings"]["data"].get("backbone")
+    if backbone is None:
+        return f"In place of pictures it reads features of {shape}."
+    return f"Pictures are read at {side} x {side} by {backbone}, which makes features of {shape}."

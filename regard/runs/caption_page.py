@@ -6,22 +6,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.data import images
+import numpy as np
+
+from regard.data import images, sights
 from regard.runs import shown as pictures
 from regard.runs.caption_run import CaptionRun, Described
 from regard.viewer import caption as viewer
 
+PLAIN = 225
 MOST = 40  # pictures on a page
 
 
 def page(run: CaptionRun, found: Sequence[Described], paths: Sequence[Path]) -> str:
     """One self-contained document. Pictures are shown as they are, and not as small as they were read."""
     shown = []
-    every = ((source, name) for source in map(images.files, paths) for name in source.names)
+    every = ((source, name) for source in map(sights.files, paths) for name in source.names)
     for one in found[:MOST]:
         assert one.maps is not None
         source = next(source for source, name in every if name == one.name)  # in their order; some could not be read
-        picture = images.decode(source.open(one.name), pictures.side(run.side))
+        side = pictures.side(run.side)
+        plain = np.full((side, side, 3), PLAIN, np.uint8)  # of features there is nothing to show
+        picture = plain if source.features else images.decode(source.open(one.name), side)
         rows, columns = one.maps.shape[1:]
         shown.append(
             {

@@ -4,20 +4,22 @@ look."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from regard.data import captions, images
+from regard.data import captions, images, sights
 from regard.data.tokenizer import EOS, SPECIAL
 from regard.decoding import Beam
 from regard.decoding.beam import Said
 from regard.decoding.consensus import Consensus
 from regard.decoding.describe import Describer
 from regard.errors import UserError
+from regard.runs.backbone import seen
+from regard.runs.reading import fits, known, read
 from regard.runs.run import Run
 from regard.tasks.caption import GREY, measure, share_on, word_maps
 from regard.tasks.caption_scores import scores
@@ -72,9 +74,7 @@ class CaptionRun(Run):
     def pictures(self, path: str | Path | Sequence[str | Path], say: Callable[[str], Any] = print) -> images.Pictures:
         """Pictures of a file, a folder or a zip, or of several of them, as the model reads them."""
         paths = [path] if isinstance(path, str | Path) else list(path)
-        found = [images.read(source, source.names, self.side) for source in map(images.files, paths)]
-        for note in (note for part in found for note in part.notes):
-            say(note)
+        found = [read(self, sights.files(path), say) for path in paths]
         if len(found) == 1:
             return found[0]
         names = [name for part in found for name in part.names]
@@ -177,17 +177,37 @@ class CaptionRun(Run):
         part = captions.read(data, references, self.side)
         for note in part.notes:
             say(note)
+        part = replace(part, pictures=seen(part.pictures, self.settings.data, known(self), say)[0])
+        fits(self, part.pictures, data)
         found = self.describe(part.pictures, part.names, beam=beam, alpha=alpha, consensus=consensus, told=told)
         measured: dict[str, Any] = {"rows": len(found), **({"consensus": consensus} if consensus else {"beam": beam})}
         measured |= scores([one.text for one in found], part.captions)
         if boxes is not None:
-            known = captions.boxes(boxes)
-            named = [known.get(name, []) for name in part.names]
+            there = captions.boxes(boxes)
+            named = [there.get(name, []) for name in part.names]
             measured["pointing"] = self.point(part.pictures, [each[0] for each in part.captions], named)
         from regard.runs.caption import encode
 
         rows, _ = encode(part, self.words, None)
         return measured | measure(self.net, part.pictures, rows, blank=self.settings.data.blank)
+
+    def measuring(self, files: Sequence[str | Path], rows: int) -> Callable[[], dict[str, float]]:
+        """What `regard heads` asks again and again: nats a word and accuracy on at most so many pictures."""
+        from regard.runs.caption import encode
+
+        if len(files) != 2:
+            raise UserError("pictures and their captions are wanted: regard heads RUN PICTURES CAPTIONS")
+        part = captions.read(files[0], files[1], self.side)
+        part = part.part(range(min(rows, len(part))))
+        pictures = seen(part.pictures, self.settings.data, known(self))[0]
+        fits(self, pictures, files[0])
+        ids, _ = encode(part, self.words, None)
+
+        def asked() -> dict[str, float]:
+            said = measure(self.net, pictures, ids, blank=self.settings.data.blank)
+            return {name: said[name] for name in ("loss", "accuracy")}
+
+        return asked
 
     def look(
         self,

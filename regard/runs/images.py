@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from torch import nn
 
-from regard.data import images, split, tokenizer
+from regard.data import images, sights, split, tokenizer
 from regard.data.labels import numbers
 from regard.data.tokenizer import Tokenizer
 from regard.errors import UserError
 from regard.models.fitted import Fitted
-from regard.runs.caption import own
+from regard.runs.backbone import seen
+from regard.runs.caption import features, how_read, own, unchanged, width
 from regard.runs.images_run import ImageRun
 from regard.settings import DataSettings, Settings
 from regard.tasks.augment import Augment
@@ -28,11 +29,15 @@ RUN = ImageRun
 
 @dataclass(frozen=True)
 class Data(DataSettings):
-    """`train` and `valid` are folders (or zips) with one subfolder of pictures a class; `size` is the side of a picture
-    as it is read; `batch` counts pictures."""
+    """`train` and `valid` are folders (or zips) with one subfolder of pictures, or of features, a class; `size` is the
+    side of a picture as it is read; `backbone` a model of timm that reads it, with `weights` from a file, or fetched if
+    `download` is so (runs/backbone.py); `batch` counts pictures."""
 
     train: str = ""
     size: int = 64
+    backbone: str | None = None
+    weights: str | None = None
+    download: bool = False
     batch: int = 64
 
 
@@ -57,6 +62,7 @@ class Found:
     valid_labels: np.ndarray
     classes: list[str]
     info: dict[str, Any]
+    backbone: str | None = None
 
 
 def default(tree: Mapping[str, Any]) -> str:
@@ -82,12 +88,13 @@ def read(settings: ImageSettings, source: Any, say: Callable[[str], Any]) -> Fou
     if source is not None:
         raise UserError("pictures are read from a folder with one subfolder a class; give its name")
     data = settings.data
-    whole, names = classes_of(data.train, data.size, say)
+    whole, names, backbone = classes_of(data.train, data, None, say)
+    unchanged(whole.array, settings.augment)
     classes = sorted(set(names))
     truth = numbers(names, classes, data.train)
     info: dict[str, Any] = {"name": Path(data.train).name, "fingerprint": whole.fingerprint, "notes": whole.notes}
     if data.valid is not None:
-        other, labels = classes_of(data.valid, data.size, say)
+        other, labels, _ = classes_of(data.valid, data, backbone, say)
         valid, valid_truth = other.array, numbers(labels, classes, data.valid)
         pictures = whole.array
         about = {"name": Path(data.valid).name, "fingerprint": other.fingerprint, "rows": len(valid)}
@@ -97,24 +104,28 @@ def read(settings: ImageSettings, source: Any, say: Callable[[str], Any]) -> Fou
         truth, valid_truth = truth[kept], truth[aside]
         about = {"rows": len(aside), "split": data.valid_fraction}
         say(f"{len(aside):,} of {len(whole):,} pictures set aside for validation")
-    return Found(
-        pictures, truth, valid, valid_truth, classes, {"train": {**info, "rows": len(pictures)}, "valid": about}
-    )
+    both = {"train": {**info, "rows": len(pictures)}, "valid": about}
+    return Found(pictures, truth, valid, valid_truth, classes, both, backbone)
 
 
-def classes_of(path: str | Path, size: int, say: Callable[[str], Any]) -> tuple[images.Pictures, list[str]]:
-    """Pictures that can be read, and the class of each."""
-    source, names, labels = images.by_class(path)
-    found = images.read(source, names, size)
+def classes_of(
+    path: str | Path, data: Any, known: str | None, say: Callable[[str], Any]
+) -> tuple[images.Pictures, list[str], str | None]:
+    """Pictures that can be read, as the model reads them by the settings of its data; the class of each; and the
+    fingerprint of the backbone, which must be the one that is known."""
+    source, names, labels = images.by_class(path, sights.files(path))
+    found = sights.read(source, names, data.size)
     for note in found.notes:
         say(note)
-    known = dict(zip(names, labels, strict=True))
-    return found, [known[name] for name in found.names]
+    by_name = dict(zip(names, labels, strict=True))
+    array, fingerprint = seen(found.array, data, known, say)
+    return replace(found, array=array), [by_name[name] for name in found.names], fingerprint
 
 
 def facts(found: Found) -> dict[str, Any]:
     count = np.bincount(found.labels, minlength=len(found.classes)).tolist()
-    return {"labels": found.classes, "support": dict(zip(found.classes, count, strict=True))}
+    named = {"labels": found.classes, "support": dict(zip(found.classes, count, strict=True))}
+    return {**named, **features(found.pictures, found.backbone)}
 
 
 def words(settings: ImageSettings, found: Found) -> Tokenizer:
@@ -123,7 +134,7 @@ def words(settings: ImageSettings, found: Found) -> Tokenizer:
 
 
 def net(settings: ImageSettings, config: Mapping[str, Any]) -> nn.Module:
-    return settings.model.build(len(config["labels"]))
+    return settings.model.build(len(config["labels"]), width(config))
 
 
 def task(
@@ -147,11 +158,10 @@ def size(info: Mapping[str, Any]) -> str:
 
 
 def uses(config: Mapping[str, Any]) -> list[str]:
-    return ["regard predict FOLDER PICTURE", "regard evaluate FOLDER PICTURES"]
+    return ["regard predict FOLDER PICTURE", "regard look FOLDER PICTURE", "regard evaluate FOLDER PICTURES"]
 
 
 def about(config: Mapping[str, Any]) -> str:
     labels = ", ".join(f"`{label}`" for label in config["labels"][:20])
     more = f" and {len(config['labels']) - 20} more" if len(config["labels"]) > 20 else ""
-    side = config["settings"]["data"]["size"]
-    return f"Pictures are read at {side} x {side}. Classes: {labels}{more}."
+    return f"{how_read(config)} Classes: {labels}{more}."

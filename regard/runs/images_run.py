@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from regard.data import images
+from regard.data import sights
 from regard.data.labels import numbers
 from regard.errors import UserError
 from regard.runs.classifier import Prediction
+from regard.runs.reading import fits, known, read
 from regard.runs.run import Run
 from regard.tasks.measures import by_class, measures, most_frequent
 from regard.tasks.see import probabilities
@@ -46,13 +47,10 @@ class ImageRun(Run):
         one = isinstance(text, str | Path)
         made = []
         for path in [text] if isinstance(text, str | Path) else text:
-            source = images.files(path)
+            source = sights.files(path)
             if len(source.names) > 1:
                 raise UserError(f"{path} holds {len(source.names):,} pictures; name one, or use `regard evaluate`")
-            found = images.read(source, source.names, self.side)
-            for note in found.notes:
-                say(note)
-            row = self.probabilities(found.array)[0]
+            row = self.probabilities(read(self, source, say).array)[0]
             chances = {label: float(p) for label, p in zip(self.labels, row, strict=True)}
             made.append(Prediction(max(chances, key=chances.__getitem__), chances))
         return made[0] if one else made
@@ -61,11 +59,27 @@ class ImageRun(Run):
         """Accuracy, macro-F1 and loss on a folder with one subfolder a class, and the numbers of each class."""
         from regard.runs.images import classes_of
 
-        found, names = classes_of(data, self.side, say)
+        found, names, _ = classes_of(data, self.settings.data, known(self), say)
+        fits(self, found.array, data)
         truth, chances = numbers(names, self.labels, str(data)), self.probabilities(found.array)
         measured: dict[str, Any] = {"rows": len(names), **measures(chances, truth)}
         measured["most_frequent"] = most_frequent(truth)
         return {**measured, "classes": by_class(chances, truth, self.labels)}
+
+    def measuring(self, files: Sequence[str | Path], rows: int) -> Callable[[], dict[str, float]]:
+        """What `regard heads` asks again and again: loss and accuracy on at most so many pictures, of all classes."""
+        from regard.runs.images import classes_of
+
+        found, names, _ = classes_of(files[0], self.settings.data, known(self), lambda line: None)
+        fits(self, found.array, files[0])
+        chosen = np.unique(np.linspace(0, len(names) - 1, min(rows, len(names))).round().astype(int))
+        pictures, truth = found.array[chosen], numbers([names[i] for i in chosen], self.labels, str(files[0]))
+
+        def asked() -> dict[str, float]:
+            said = measures(self.probabilities(pictures), truth)
+            return {name: float(said[name]) for name in ("loss", "accuracy")}
+
+        return asked
 
     def look(
         self,

@@ -96,7 +96,7 @@ def look(
 
 def subject(run: CaptionRun, path: str | Path) -> Told:
     """The run with a picture before it, captioned."""
-    one = given(path, run.side)
+    one = given(run, path)
     one = replace(one, array=run.shown(one.array))
     return Told(run, one, run.said(one.array[None])[0].ids)
 

@@ -17,13 +17,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.data import images
+from regard.data import images, sights
 from regard.errors import UserError, nearest
 from regard.inspect import AttentionMap
 from regard.inspect.picture_gradients import picture_gradients
 from regard.runs import shown
 from regard.runs.changes import Change
 from regard.runs.looking import seen_by
+from regard.runs.reading import read
 from regard.runs.subject import Picture, Subject, must_attend
 from regard.tasks.classify import chances
 
@@ -46,14 +47,16 @@ class Given:
     notes: tuple[str, ...] = ()
 
 
-def given(path: str | Path, side: int) -> Given:
-    """One picture from its file."""
-    source = images.files(path)
+def given(run: Any, path: str | Path) -> Given:
+    """One picture from its file, or its features, as the run reads it."""
+    source, notes = sights.files(path), list[str]()
     if len(source.names) > 1:
         raise UserError(f"{path} holds {len(source.names):,} pictures, and one is looked at at a time; name one")
-    found = images.read(source, source.names, side)
-    large = images.decode(source.open(source.names[0]), shown.side(side))
-    return Given(Path(path).name, np.array(found.array[0]), shown.embedded(large), tuple(found.notes))
+    found = read(run, source, notes.append)
+    address = None
+    if not source.features:
+        address = shown.embedded(images.decode(source.open(source.names[0]), shown.side(run.side)))
+    return Given(Path(path).name, np.array(found.array[0]), address, tuple(notes))
 
 
 class Pictured(Subject):
@@ -163,5 +166,5 @@ def look(
     place is hidden as hide:ROW,COLUMN."""
     from regard.runs.look import Look
 
-    one = given(path, run.side)
+    one = given(run, path)
     return Look(seen_by(Sorted(run, one, label), faithful=faithful, heads=faithful, changes=changes, notes=one.notes))

@@ -75,7 +75,7 @@ def resolve(task: str, tree: Mapping[str, Any]) -> Settings:
 def absolute(settings: S) -> S:
     """Paths made absolute, so that a run can be resumed from anywhere."""
     fixed: dict[str, Any] = {}
-    for part in ("train", "valid"):
+    for part in ("train", "valid", "weights"):
         given = getattr(settings.data, part, None)
         if isinstance(given, str) and given:
             fixed[part] = str(Path(given).absolute())

@@ -5,14 +5,19 @@ docs/bad_inputs.py makes the table of them."""
 from __future__ import annotations
 
 import gzip
+import io
 import shutil
+import struct
 import subprocess
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 TRAIN = "train classify {file} --steps 2 --quiet"
 LANGUAGE = "train language --steps 2 --quiet"
+CAPTION = "train caption pictures captions.tsv --steps 1 --size 16 --set model.channels=[8] --set model.dim=8"
 
 
 class NotPreparedError(Exception):
@@ -34,6 +39,14 @@ def put(name: str, content: str | bytes) -> Callable[[Path], None]:
     return lambda folder: (folder / name).write_bytes(data) and None
 
 
+def both(*makers: Callable[[Path], None]) -> Callable[[Path], None]:
+    def prepare(folder: Path) -> None:
+        for make in makers:
+            make(folder)
+
+    return prepare
+
+
 def small_disk(folder: Path) -> None:
     """A disk of 300 kB, mounted as `full`; only root can."""
     (folder / "full").mkdir()
@@ -42,6 +55,58 @@ def small_disk(folder: Path) -> None:
     )
     if done.returncode:
         raise NotPreparedError("mounting a small disk needs root")
+
+
+def picture(name: str, **how: Any) -> bytes:
+    """A small picture in the form that its ending says."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.new(how.pop("mode", "RGB"), how.pop("size", (24, 16)), how.pop("colour", 90)).save(
+        file, {".png": "PNG", ".jpg": "JPEG", ".gif": "GIF"}[Path(name).suffix], **how
+    )
+    return file.getvalue()
+
+
+def animated() -> bytes:
+    from PIL import Image
+
+    return picture("a.gif", save_all=True, append_images=[Image.new("RGB", (24, 16), "red")])
+
+
+def bomb() -> bytes:
+    """The head of a PNG that says it has 60,000 x 60,000 points."""
+    head = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in ((b"IHDR", head), (b"IDAT", zlib.compress(b"\0" * 999)), (b"IEND", b""))
+    )
+
+
+def pictured(
+    name: str = "d.png", raw: bytes | None = None, lines: str = "", keep: bool = True
+) -> Callable[[Path], None]:
+    """Three good pictures with captions (unless they are not kept), one more with its caption, and further lines."""
+
+    def prepare(folder: Path) -> None:
+        (folder / "pictures").mkdir()
+        good = ("a.png", "b.png", "c.png") if keep else ()
+        for each in good:
+            (folder / "pictures" / each).write_bytes(picture(each, colour=(200, 30, 40)))
+        if raw is not None:
+            (folder / "pictures" / name).write_bytes(raw)
+        said = [*good, *([name] if raw is not None else [])]
+        (folder / "captions.tsv").write_text("".join(f"{each}\ta red square\n" for each in said) + lines)
+
+    return prepare
+
+
+def pickled(folder: Path) -> None:
+    """Arrays of objects, which only pickle can read."""
+    import numpy as np
+
+    pictured()(folder)
+    np.savez(folder / "features.npz", **{name: np.array([{"a": 1}], object) for name in ("a", "b", "c")})
 
 
 def two_classes(rows: int = 8) -> str:
@@ -220,6 +285,72 @@ CASES = [
         f"{LANGUAGE} corpus.txt --block 5000",
         "learned:length=5000",
         put("corpus.txt", "A few words."),
+    ),
+    Bad(
+        "a broken picture (left out, counted)",
+        CAPTION,
+        "1 pictures are broken and left out: d.jpg",
+        pictured("d.jpg", b"\xff\xd8 and no more"),
+        code=0,
+    ),
+    Bad("a picture cut short", CAPTION, "left out: d.png", pictured("d.png", picture("d.png")[:60]), code=0),
+    Bad("a grey picture (used)", CAPTION, "1 grey pictures", pictured("d.png", picture("d.png", mode="L")), code=0),
+    Bad(
+        "a CMYK picture (used)",
+        CAPTION,
+        "1 CMYK pictures",
+        pictured("d.jpg", picture("d.jpg", mode="CMYK", colour=(9, 9, 9, 9))),
+        code=0,
+    ),
+    Bad(
+        "an animated picture (its first frame)",
+        CAPTION,
+        "first frame is taken: d.gif",
+        pictured("d.gif", animated()),
+        code=0,
+    ),
+    Bad(
+        "a picture that unpacks to 3,600 million points (refused, counted)",
+        CAPTION,
+        "more than 64,000,000 pixels are refused: d.png",
+        pictured("d.png", bomb()),
+        code=0,
+    ),
+    Bad("no picture that can be read", CAPTION, "no picture of", pictured("d.png", bomb(), keep=False)),
+    Bad(
+        "a caption without its picture (counted)",
+        CAPTION,
+        "1 captions have no picture and are left out: gone.png",
+        pictured(lines="gone.png\ta blue ring\n"),
+        code=0,
+    ),
+    Bad(
+        "an empty caption (counted)",
+        CAPTION,
+        "1 captions are empty and left out: a.png",
+        pictured(lines="a.png\t . \n"),
+        code=0,
+    ),
+    Bad(
+        "captions of other pictures",
+        CAPTION,
+        "no caption of",
+        both(pictured(), put("captions.tsv", "x.png\ta ring\n")),
+    ),
+    Bad("captions without a tab", CAPTION, "a tab and a caption", pictured(lines="a.png a red square\n")),
+    Bad("pictures without their captions", "train caption pictures", "PICTURES CAPTIONS", pictured()),
+    Bad("pictures that are in no class", "train classify pictures", "two classes or more", pictured()),
+    Bad(
+        "a zip cut short",
+        CAPTION.replace("pictures", "p.zip"),
+        "not a zip",
+        both(pictured(), put("p.zip", b"PK\3\4 no more")),
+    ),
+    Bad(
+        "features that only pickle could read",
+        CAPTION.replace("pictures", "features.npz"),
+        "something other than numbers",
+        pickled,
     ),
     Bad("a corpus that is not UTF-8", f"{LANGUAGE} latin.txt", "UTF-8", put("latin.txt", b"caf\xe9 " * 900)),
 ]

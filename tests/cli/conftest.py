@@ -129,8 +129,11 @@ def recalling(tmp_path_factory) -> Path:
 
 
 def write_pictures(folder: Path) -> None:
-    """train.zip and unseen.zip with their captions, photo.png, and pictures/ with a subfolder a class."""
+    """train.zip and unseen.zip with their captions, photo.png, pictures/ with a subfolder a class, and features.npz of
+    what train.zip shows."""
     import zipfile
+
+    import numpy as np
 
     from regard.data.scene_files import write
 
@@ -138,6 +141,9 @@ def write_pictures(folder: Path) -> None:
     with zipfile.ZipFile(folder / "unseen.zip") as archive:
         (folder / "photo.png").write_bytes(archive.read("unseen000001.png"))
     with zipfile.ZipFile(folder / "train.zip") as archive:
+        random = np.random.default_rng(0)
+        seen = {name: random.normal(size=(3, 3, 5)).astype(np.float32) for name in archive.namelist()}
+        np.savez(folder / "features.npz", **seen)
         for i, name in enumerate(archive.namelist()):
             file = folder / "pictures" / ("even", "odd")[i % 2] / name
             file.parent.mkdir(parents=True, exist_ok=True)

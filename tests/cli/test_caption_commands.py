@@ -31,6 +31,11 @@ def test_a_picture_is_captioned_with_its_maps(cli, captioning, tmp_path):
     assert code == 0, err
     page = (tmp_path / "look.html").read_text()
     assert "data:image/jpeg" in page
+    assert "Can the map be believed?" in page
+    assert set(told["faithfulness"]) == {"all", "words"}
+    assert len(told["faithfulness"]["words"]) == len(told["words"])
+    code, out, err = cli("caption", run, "photo.png", "--out", "plain.html", "--no-faithful")
+    assert "Can the map be believed?" not in (tmp_path / "plain.html").read_text()
     assert "http://" not in page.replace("http://www.w3.org", "")
     code, out, _ = cli("caption", run, "unseen.zip", "photo.png")
     assert len(out.splitlines()) == 5
@@ -81,3 +86,55 @@ def test_classify_on_a_folder_of_pictures(cli, captioning, tmp_path):
     code, _, err = cli("train", "classify", "pictures", "--out", "other")
     assert code == 2
     assert "two classes" in err
+
+
+def test_pictures_are_looked_at(cli, captioning, tmp_path):
+    write_pictures(tmp_path)
+    run = str(captioning / "pictures-run")
+    code, out, err = cli("look", run, "photo.png", "--what-if", "hide:1,2", "--out", "look.html")
+    assert code == 0, err
+    assert "without “1,2”" in out
+    assert "On this input attention" in out
+    assert 'data-side="0"' in (tmp_path / "look.html").read_text()
+    code, out, err = cli("look", run, "photo.png", "--label", "odd", "--json", "--no-faithful")
+    assert json.loads(out)["prediction"]["label"] == "odd"
+    code, out, err = cli("look", run, "photo.png", "--beside", run, "--out", "two.html")
+    assert code == 0, err
+    code, out, err = cli("look", str(captioning / "scenes"), "photo.png", "--out", "look.svg")
+    assert code == 0, err
+    assert "<image" in (tmp_path / "look.svg").read_text()
+    (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8 and no more")
+    for words, said in (
+        (("look", run, "broken.jpg"), "broken"),
+        (("look", run, "unseen.zip"), "one is looked at at a time"),
+        (("look", run, "photo.png", "--label", "old"), "'odd'"),
+        (("look", run, "photo.png", "--what-if", "hide:9,99"), "9,99"),
+        (("look", str(captioning / "scenes"), "photo.png", "--label", "odd"), "--label"),
+    ):
+        code, _, err = cli(*words)
+        assert code == 2, words
+        assert said in err, err
+
+
+def test_heads_of_models_of_pictures(cli, captioning, tmp_path):
+    write_pictures(tmp_path)
+    code, out, err = cli("heads", str(captioning / "pictures-run"), "pictures", "--rows", "10", "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert {"sight.layers.0.attention.attend", "pool.attend"} <= {row["site"] for row in found["rows"]}
+    assert 0 <= found["whole"]["accuracy"] <= 1
+    code, out, err = cli("heads", str(captioning / "scenes"), "unseen.zip", "unseen.captions.tsv", "--json")
+    assert code == 0, err
+    assert json.loads(out)["whole"]["loss"] > 0
+    assert cli("heads", str(captioning / "scenes"), "unseen.zip")[0] == 2
+
+
+def test_one_route_for_pictures_of_classes(cli, tmp_path):
+    import pytest
+
+    import regard
+    from regard.errors import UserError
+
+    write_pictures(tmp_path)
+    with pytest.raises(UserError, match="regard train images"):
+        regard.train("classify", tmp_path / "pictures", steps=1, out=tmp_path / "run", progress=False)
