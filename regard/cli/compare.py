@@ -20,7 +20,7 @@ KEYS = ("models", "vary", "search", "budget", "seeds", "test", "test_fraction", 
 
 
 def compare(
-    task: Annotated[str | None, typer.Argument(help="classify, language, translate or recall.")] = None,
+    task: Annotated[str | None, typer.Argument(help="classify, language, translate, recall or caption.")] = None,
     data: Annotated[list[str] | None, typer.Argument(help="The data, as `regard train TASK` takes them.")] = None,
     models: Annotated[
         str | None, typer.Option(help="Names with commas; settings of a model after a colon: transformer:dim=64.")

@@ -50,14 +50,22 @@ def compare(
         else:
             plan = runner.run_all(plan, out, say, progress)
     except (Interrupted, KeyboardInterrupt):
-        say("stopped; what is done is measured and reported")
-        raise Stopped(finish(plan, out, say, looks=False)) from None
-    return finish(plan, out, say)
+        say("stopped; what is done is measured and reported (stopped again: what is measured by then)")
+        try:
+            found = finish(plan, out, say, looks=False)
+        except (Interrupted, KeyboardInterrupt):
+            found = finish(plan, out, say, looks=False, score=False)
+        raise Stopped(found) from None
+    try:
+        return finish(plan, out, say)
+    except (Interrupted, KeyboardInterrupt):
+        raise Stopped(finish(plan, out, say, looks=False, score=False)) from None
 
 
-def finish(plan: Plan, out: Path, say: Say, *, looks: bool = True) -> dict[str, Any]:
+def finish(plan: Plan, out: Path, say: Say, *, looks: bool = True, score: bool = True) -> dict[str, Any]:
     """Touch the test part, write results.json, results.csv and report.html."""
-    runner.score_all(plan, out, say)
+    if score:
+        runner.score_all(plan, out, say)
     found = results.gather(plan, out, looks=looks)
     results.save(found, out)
     (out / "report.html").write_text(report.page(plan, found, out), encoding="utf-8")

@@ -5,6 +5,8 @@ contexts:count=6000       a sentence that means nothing without the one before  
 dates:count=4000          dates as people write them, to ISO                         (translate)
 numbers:count=4000        numbers spelled out in one language, to another            (translate)
 copies:count=4000         words said again in reverse; the test has longer ones      (translate)
+people:count=1000         people with invented names, born in real cities            (recall)
+scenes:count=1000         pictures of coloured shapes with a sentence each           (caption)
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from random import Random
 from typing import Any
 
 from regard import named
-from regard.data import contexts, people, reviews, written
+from regard.data import contexts, people, reviews, scene_files, written
 from regard.errors import UserError
 
 Rows = list[dict[str, Any]]
@@ -36,6 +38,9 @@ def write(task: str, spec: str, home: Path, asked: dict[str, Any]) -> dict[str, 
     if options:
         raise UserError(f"{spec!r}: generated data take count and seed, and not {', '.join(options)}")
     home.mkdir(parents=True, exist_ok=True)
+    if task == "caption":
+        scene_files.write(home, count, seed=seed, others=1)
+        return {"train": [str((home / f"train.{ending}").absolute()) for ending in ("zip", "captions.tsv")]}
     files = {}
     for part, content in make(count, seed).items():
         rows = (
@@ -101,4 +106,5 @@ KINDS: dict[str, tuple[str, Callable[[int, int], Mapping[str, Rows | str]]]] = {
     "numbers": ("translate", lambda count, seed: _written("numbers", count, seed)),
     "copies": ("translate", _copies),
     "people": ("recall", _people),
+    "scenes": ("caption", lambda count, seed: {}),
 }

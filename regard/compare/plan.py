@@ -99,7 +99,7 @@ def designs(asked: Asked, say: Callable[[str], Any]) -> list[Design]:
     found: list[Design] = []
     for given in asked.models:
         name, tree = _model(asked.task, given)
-        axes = [(key, values) for key, values in asked.vary.items() if _has(asked.task, tree, path_of(key))]
+        axes = [(key, values) for key, values in asked.vary.items() if has(asked.task, tree, path_of(key))]
         for key in asked.vary:
             if key not in dict(axes):
                 say(f"{name} has no {key} to vary: it takes part once")
@@ -127,7 +127,8 @@ def _model(task: str, given: Any) -> tuple[str, dict[str, Any]]:
     return name, dict(tree)
 
 
-def _has(task: str, tree: Mapping[str, Any], path: list[str]) -> bool:
+def has(task: str, tree: Mapping[str, Any], path: list[str]) -> bool:
+    """Whether a design has such a setting."""
     model = str(tree["model"]["name"])
     if model in IMPORTED:
         return model == TUNED and path[0] == "train"

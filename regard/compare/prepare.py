@@ -72,7 +72,8 @@ class Plan:
         return sum(each) * self.asked.seeds
 
     def disk(self) -> int:
-        """Bytes that the runs will take: the weights of each, and while one trains two checkpoints of it."""
+        """Bytes that the runs will take: the weights of each, and while one trains two checkpoints of it. The parts of
+        the data are there already."""
         sizes = [4 * e.survey.parameters for e in self.entries]
         return sum(sizes) * self.asked.seeds + 8 * max(sizes, default=0)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from regard.compare import figures, front, words
 from regard.compare.contests.base import Measure, contest
-from regard.compare.disagree import disagreements
+from regard.compare.disagree import EMPTY, disagreements
 from regard.compare.prepare import Plan, score_of
 from regard.compare.results import measure_of
 from regard.report.build import HERE as REPORT
@@ -73,7 +73,7 @@ def shown_row(row: Mapping[str, Any], measure: Measure) -> dict[str, Any]:
 def page(plan: Plan, found: dict[str, Any], out: Path) -> str:
     measure, shown = measure_of(plan.asked), table(plan, found)
     curves, title, axis = learning(plan, found, out)
-    differ = disagreements(plan, found, out)
+    differ, trouble = _differ(plan, found, out)
     return document(
         "compare.html.j2",
         folders=(HERE, REPORT),
@@ -94,7 +94,7 @@ def page(plan: Plan, found: dict[str, Any], out: Path) -> str:
         failures=found["failures"],
         left_out=found["left_out"],
         facts=[("How it was done", flat(_done(plan, found))), ("Machine", flat(found["machine"]))],
-        notes=_notes(plan, found),
+        notes=[*_notes(plan, found), *trouble],
     )
 
 
@@ -105,6 +105,14 @@ def _rounded(shown: dict[str, Any], rows: list[dict[str, Any]], measure: Measure
         text = figures.shown(row["mean"], measure.format, row["high"] - row["low"])
         cell_row[at] = dataclasses.replace(cell_row[at], text=text)
     return made
+
+
+def _differ(plan: Plan, found: dict[str, Any], out: Path) -> tuple[dict[str, Any], list[str]]:
+    """What cannot be opened again, such as a run folder that is gone, must not cost the rest of the report."""
+    try:
+        return disagreements(plan, found, out), []
+    except (OSError, ValueError, RuntimeError, KeyError) as problem:
+        return EMPTY, [f"Where the designs disagree could not be looked at: {problem}"]
 
 
 def _models(looks: list[dict[str, Any]]) -> list[dict[str, Any]]:

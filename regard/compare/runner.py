@@ -18,7 +18,7 @@ from typing import Any
 
 from regard.compare import budget as budgets
 from regard.compare import frozen, tuned
-from regard.compare.plan import FROZEN, TUNED, path_of
+from regard.compare.plan import FROZEN, TUNED, has, path_of
 from regard.compare.prepare import Entry, Plan, Say, failure_of, folder_of, merged, score_of, tree_of, write
 from regard.compare.scoring import opened, score_one
 from regard.errors import UserError
@@ -46,7 +46,11 @@ def run_all(plan: Plan, out: Path, say: Say, progress: bool = True) -> Plan:
         folder, note = folder_of(out, entry.design, seed), failure_of(out, entry.design, seed)
         if finished(folder):
             continue
-        left = sum(budgets.expected(e.survey, e.steps, e.every) for e, _ in plan.runs[number - 1 :])
+        left = sum(
+            budgets.expected(e.survey, e.steps, e.every)
+            for e, s in plan.runs[number - 1 :]
+            if not finished(folder_of(out, e.design, s))
+        )
         say(f"[{number}/{len(plan.runs)}] {entry.design.name}, seed {seed}; about {duration(left)} left in all")
         try:
             train_one(plan, entry, seed, out, folder, say, progress)
@@ -96,15 +100,16 @@ def searched(plan: Plan, out: Path, say: Say, progress: bool) -> list[Entry]:
         return plan.entries
     made = []
     for entry in plan.entries:
-        if entry.survey.fitted or entry.chosen:
+        keys = [key for key in plan.asked.search if has(plan.asked.task, entry.design.tree, path_of(key))]
+        if entry.survey.fitted or entry.chosen or not keys:
             made.append(entry)
             continue
         steps, chosen = entry.steps, {}
-        count = sum(map(len, plan.asked.search.values()))
+        count = sum(len(plan.asked.search[key]) for key in keys)
         part = max(1, int(SEARCHING * steps / count))
-        for key, values in plan.asked.search.items():
+        for key in keys:
             reached: dict[str, float] = {}
-            for value in values:
+            for value in plan.asked.search[key]:
                 trial = dataclasses.replace(entry, steps=part, every=part, chosen={**chosen, key: value})
                 folder = out / "search" / entry.design.slug / f"{key}={value}".replace("/", "-")
                 say(f"search: {entry.design.name} with {key}={value}, {part:,} steps")
@@ -112,12 +117,14 @@ def searched(plan: Plan, out: Path, say: Say, progress: bool) -> list[Entry]:
                     if not finished(folder):
                         train_one(plan, trial, 0, out, folder, say, progress)
                     reached[value] = _validation(folder)
-                except UserError as problem:
+                except (Interrupted, KeyboardInterrupt):
+                    raise
+                except Exception as problem:  # a value that cannot be trained with is no reason to lose the others
                     say(f"{key}={value} fails: {problem}")
             if reached:
                 chosen[key] = max(reached, key=reached.__getitem__)
                 say(f"{entry.design.name}: {key}={chosen[key]}")
-        made.append(dataclasses.replace(entry, steps=max(1, steps - part * count), chosen=chosen))
+        made.append(dataclasses.replace(entry, steps=max(1, steps - part * count) if chosen else steps, chosen=chosen))
         write(dataclasses.replace(plan, entries=merged(plan.entries, made)), out)
     return made
 
@@ -125,10 +132,10 @@ def searched(plan: Plan, out: Path, say: Say, progress: bool) -> list[Entry]:
 def _validation(folder: Path) -> float:
     """The best validation number of a run, larger being better."""
     metrics = opened(folder).config["metrics"]
-    for name, sign in (("accuracy", 1.0), ("micro_f1", 1.0), ("bleu", 1.0), ("loss", -1.0)):
+    for name, sign in (("bleu", 1.0), ("exact", 1.0), ("accuracy", 1.0), ("micro_f1", 1.0), ("loss", -1.0)):
         if name in metrics:
             return sign * metrics[name]
-    return 0.0
+    raise UserError(f"the validation part says nothing to choose by: {', '.join(metrics)}")
 
 
 def score_all(plan: Plan, out: Path, say: Say) -> None:

@@ -43,37 +43,39 @@ def _first(found: Mapping[str, Any], kind: str, explain: str) -> str:
         f"{_and([row['name'] for row in leaders])} cannot be told apart; the {most} mean has {best['name']} with "
         f"{reached} {what}."
     )
-    open_ = [row for row in leaders[1:] if _pair(found, best, row).get("wide")]
-    settled = [row for row in leaders if row not in open_]
-    said = [lead]
-    if len(settled) > 1:
-        said.append(_among(found, settled, kind))
+    margin = found.get("margin", 0.0)
+    reach = {row["name"]: _reaches(found, best, row) for row in leaders[1:]}
+    open_ = [row for row in leaders[1:] if reach[row["name"]][0] > margin]
+    close = [row for row in leaders[1:] if max(reach[row["name"]]) <= margin]
+    if open_ and not close:
+        return f"{lead} {_unsettled(found, best, open_, kind, alone=True)}"
+    others = [row for row in leaders[1:] if row not in open_]
+    said = [lead, _among(found, best, close, kind) + _ahead(found, best, others, kind) + "."]
     if open_:
-        said.append(_unsettled(found, best, open_, kind, alone=len(settled) == 1))
+        said.append(_unsettled(found, best, open_, kind, alone=False))
     return " ".join(said)
 
 
-def _among(found: Mapping[str, Any], leaders: Sequence[Row], kind: str) -> str:
+def _among(found: Mapping[str, Any], best: Row, close: Sequence[Row], kind: str) -> str:
     """Which of some that are about as good."""
-    best = leaders[0]
-    cheap = min(leaders, key=lambda row: (row["latency"] or 0.0, row["seconds"]))
-    ahead = _ahead(found, best, leaders[1:], kind)
+    cheap = min((best, *close), key=lambda row: (row["latency"] or 0.0, row["seconds"]))
     if cheap is best:
-        return f"{best['name']} also answers fastest{ahead}."
+        return f"Use {best['name']}" + (", which answers fastest of those about as good" if close else "")
     if (cheap["latency"] or 0.0) > QUICKER * (best["latency"] or 0.0):
-        return f"Use {best['name']}: none of the others answers much faster{ahead}."
+        return f"Use {best['name']}: none of the others answers much faster"
     between = gap(abs(best["mean"] - cheap["mean"]), kind, _width(_pair(found, best, cheap)))
     ask = f" ({cheap['more']} would tell, if that is the true difference)" if cheap["more"][:1].isdigit() else ""
     return (
         f"Use {cheap['name']}, which answers fastest ({1e3 * (cheap['latency'] or 0):.1f} ms): what it lacks, "
-        f"{between}, may be chance{ask}."
+        f"{between}, may be chance{ask}"
     )
 
 
 def _ahead(found: Mapping[str, Any], best: Row, others: Sequence[Row], kind: str) -> str:
-    """By how much another may truly be better."""
-    most, width = max((_reaches(found, best, row)[0], _width(_pair(found, best, row))) for row in others)
-    return f"; another may be better by at most {gap(most, kind, width)}" if most > 0 else ""
+    """By how much one of these may truly be better than the best mean."""
+    reach = [(_reaches(found, best, row)[0], _width(_pair(found, best, row))) for row in others]
+    most, width = max(reach, default=(0.0, 0.0))
+    return f"; another may be better than {best['name']} by at most {gap(most, kind, width)}" if most > 0 else ""
 
 
 def _unsettled(found: Mapping[str, Any], best: Row, others: Sequence[Row], kind: str, *, alone: bool) -> str:

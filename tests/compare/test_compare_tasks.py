@@ -147,3 +147,33 @@ def test_recall(tmp_path):
     assert {tuple(row) for row in test} <= set(made.asked)
     said = next((tmp_path / "out/scores").rglob("seed-0.jsonl")).read_text().splitlines()
     assert len(said) == len(test)
+
+
+def test_captioners(tmp_path):
+    pytest.importorskip("PIL")
+    from regard.data.scene_files import write
+    from regard.tasks.caption_scores import scores
+
+    write(tmp_path, 60, size=32, others=4)
+    settings = {
+        "data": {"train": [str(tmp_path / "train.zip"), str(tmp_path / "train.captions.tsv")], "size": 32, "batch": 8},
+        "train": {"lr": 0.01},
+    }
+    models = [
+        {"label": name, "model": {"name": name, "channels": [8, 8], "dim": 16}} for name in ("rnn", "transformer")
+    ]
+    found = compare(
+        Asked("caption", models, settings, budget=["12steps"], seeds=1), tmp_path / "out", progress=False, say=silent
+    )
+    assert found["failures"] == {}
+    assert found["measured"] == 2
+    assert found["repeated"] == {"test in training": 0, "test in validation": 0}
+    assert sum(found["items"].values()) == 60
+    truth = [line.split("\t") for line in (tmp_path / "out/parts/test.tsv").read_text().splitlines()]
+    for row in found["rows"]:
+        file = tmp_path / f"out/scores/{row['name']}/seed-0.jsonl"
+        said = [json.loads(line)["said"] for line in file.read_text().splitlines()]
+        whole = scores(said, [[caption] for _, caption in truth])
+        kept = json.loads(file.with_suffix(".json").read_text())["measures"]
+        assert kept["bleu"] == pytest.approx(whole["bleu"], abs=1e-6)
+        assert kept["exact"] == pytest.approx(whole["exact"])

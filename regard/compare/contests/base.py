@@ -23,6 +23,7 @@ CONTESTS = {
     "language": "regard.compare.contests.language",
     "translate": "regard.compare.contests.translate",
     "recall": "regard.compare.contests.recall",
+    "caption": "regard.compare.contests.caption",
 }
 
 PARTS = ("train", "valid", "test")
