@@ -202,14 +202,14 @@ def test_heads_of_an_imported_model_over_a_file_and_without_one(family, request,
     without = pruned(model, [f"{row.site}:2"])
     again = opened(without.save_pretrained(tmp_path / "pruned"))
     assert table(again, [file], rows=5).whole["loss"] == pytest.approx(row.measured["loss"], abs=1e-5)
-    assert again.look(TEXT, faithful=False).data["tokens"] == model.look(TEXT, faithful=False).data["tokens"][:99]
+    assert again.reader.read(TEXT) == model.reader.read(TEXT)
 
 
 def test_the_loss_of_a_file_is_that_of_its_tokens(gpt, tmp_path):
     model = opened(gpt)
-    (tmp_path / "one.txt").write_text(f"{TEXT}\n\n{TEXT[:20]}\n")
+    (tmp_path / "one.txt").write_text(f"{TEXT}\n\n{TEXT[:19]}\n")
     nats = count = 0
-    for text in (TEXT, TEXT[:20]):
+    for text in (TEXT, TEXT[:19]):
         ids = torch.tensor(model.reader.read(text)[0])
         with torch.no_grad():
             said = model.net(ids[None])[0, :-1].log_softmax(-1)
