@@ -100,6 +100,10 @@ def _timm() -> Any:
             "a backbone comes from timm, which is missing: pip install timm. Features that were computed elsewhere "
             "need none: give a .npz or .safetensors of them in place of the pictures"
         ) from None
+    except Exception as problem:  # a torchvision that does not fit torch, mostly
+        raise UserError(
+            f"timm is installed and cannot be imported ({problem}); see that torchvision fits torch"
+        ) from None
 
 
 def _known(name: str, about: Mapping[str, Any], download: bool) -> Path:

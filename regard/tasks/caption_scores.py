@@ -4,11 +4,13 @@ against all references of its picture.
     BLEU-n = brevity · exp(mean over 1..n of log p_n)        brevity = min(1, exp(1 - r / c)), r the nearest reference
 
 Counted by sacrebleu (Post 2018) on words as they stand: letter case and punctuation were put aside before
-(data/captions.clean), as is usual for captions. Pictures may have different numbers of references.
+(data/captions.clean), as is usual for captions. Pictures may have different numbers of references. CIDEr (Vedantam et
+al. 2015) is counted where the library of its authors is installed, pycocoevalcap.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +22,7 @@ ORDERS = 4
 
 def scores(found: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
     """bleu1 to bleu4 and bleu (which is bleu4) in percent, the brevity penalty, the mean length of a caption, and
-    `exact`, the share that is one of its references word by word."""
+    `exact`, the share that is one of its references word by word; and `cider`, a hundredfold, if it can be counted."""
     if len(found) != len(references):
         raise UserError(f"{len(found):,} captions cannot be compared with references of {len(references):,} pictures")
     if not found or not all(references):
@@ -31,7 +33,29 @@ def scores(found: Sequence[str], references: Sequence[Sequence[str]]) -> dict[st
     numbers = {f"bleu{n}": _cumulative(made, n) for n in range(1, ORDERS + 1)}
     exact = sum(said in refs for said, refs in zip(found, references, strict=True)) / len(found)
     length = sum(len(said.split()) for said in found) / len(found)
-    return {"bleu": numbers["bleu4"], **numbers, "brevity": made.bp, "length": length, "exact": exact}
+    return {
+        "bleu": numbers["bleu4"],
+        **numbers,
+        "brevity": made.bp,
+        "length": length,
+        "exact": exact,
+        **cider(found, references),
+    }
+
+
+def cider(found: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
+    """CIDEr-D over these pictures, with how often words are said in these references; none where pycocoevalcap is not
+    installed, or for a single picture, of which nothing is rare."""
+    try:
+        scorer: Any = importlib.import_module("pycocoevalcap.cider.cider").Cider()
+    except ImportError:
+        return {}
+    if len(found) < 2:
+        return {}
+    score, _ = scorer.compute_score(
+        {i: list(refs) for i, refs in enumerate(references)}, {i: [s] for i, s in enumerate(found)}
+    )
+    return {"cider": 100 * float(score)}
 
 
 def _cumulative(made: Any, order: int) -> float:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -80,6 +82,34 @@ def test_bleu_wants_as_many_captions_as_pictures():
         scores(["a"], [["a"], ["b"]])
     with pytest.raises(UserError, match="one reference"):
         scores(["a"], [[]])
+
+
+def test_cider_is_that_of_its_authors_where_it_is_installed(monkeypatch):
+    """Here a stand-in that keeps what it was given: one caption a picture against all of its references."""
+    kept = {}
+
+    class Cider:
+        def compute_score(self, wanted, said):
+            kept.update(wanted=wanted, said=said)
+            return 0.25, [0.25, 0.25]
+
+    module = ModuleType("pycocoevalcap.cider.cider")
+    module.Cider = Cider
+    for name in ("pycocoevalcap", "pycocoevalcap.cider"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, "pycocoevalcap.cider.cider", module)
+    measured = scores(["a dog", "a cat"], [["a dog", "one dog"], ["the cat"]])
+    assert measured["cider"] == 25
+    assert kept == {"wanted": {0: ["a dog", "one dog"], 1: ["the cat"]}, "said": {0: ["a dog"], 1: ["a cat"]}}
+    assert "cider" not in scores(["a dog"], [["a dog"]])
+
+
+def test_cider_of_true_captions_is_more_than_of_others():
+    pytest.importorskip("pycocoevalcap", reason="pycocoevalcap is not installed")
+    refs = [["a man rides a horse", "a man on a horse"], ["two dogs run in the grass"], ["a red ball", "the red ball"]]
+    assert (
+        scores([r[0] for r in refs], refs)["cider"] > scores(["a man", "the dogs", "a green ball"], refs)["cider"] > 0
+    )
 
 
 # The task
