@@ -7,7 +7,8 @@ values, caches written in place, and no module, mask or place looked at on the w
 
 x (b · w, dim) are w new places in each of b rows: w = 1 is a step of a text; w beams of one sentence are w places that
 stand at the same place, with a bias that hides from each what is not its own past. Then the cache is never reordered,
-and a source (b, h, m, d) is shared by the beams of its row.
+and a source (b, h, m, d) is shared by the beams of its row. Where b is given for a cache, all places are new and see
+each other: an encoder.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _FEW = 8192
 
 
 class Own:
-    """Causal self-attention of new places."""
+    """Self-attention of new places: to what came before and to themselves, or without a cache to each other."""
 
     def __init__(self, layer: MultiHead, make: Make):
         m = _dot(layer)
@@ -46,11 +47,11 @@ class Own:
         self.qkv, self.out = make(m.qkv.weight, m.qkv.bias), _made(layer.out, make)
         self.rotate = m.positions.rotate if m.positions.kind == "rotate" else None
 
-    def __call__(self, x: Tensor, b: int, cache: Cache, bias: Tensor | None, at: At) -> Tensor:
+    def __call__(self, x: Tensor, b: int, cache: Cache | None, bias: Tensor | None, at: At) -> Tensor:
         qkv = self.qkv(x).view(b, -1, 3, self.heads, self.width).permute(2, 0, 3, 1, 4)
         if self.rotate is not None:
             qkv = torch.cat((self.rotate(qkv[:2].flatten(0, 1), at).unflatten(0, (2, b)), qkv[2:]))
-        keys, values = cache.extend(qkv[1:])
+        keys, values = qkv[1:] if cache is None else cache.extend(qkv[1:])
         context = attend(qkv[0], keys, values, self.scale, bias)
         return self.out(context.transpose(1, 2).reshape(x.shape[0], -1))
 
@@ -62,11 +63,17 @@ class Source:
         m = _dot(layer)
         self.heads, self.width, self.scale = m.heads, m.key_width, m.scale
         if m.qkv is None:
-            self.query = _made(m.q, make)
+            self.query, self.both = _made(m.q, make), make(m.kv.weight, m.kv.bias)
         else:
-            n = m.qkv.widths[0]
-            self.query = make(m.qkv.weight[:n], None if m.qkv.bias is None else m.qkv.bias[:n])
+            n, weight, bias = m.qkv.widths[0], m.qkv.weight, m.qkv.bias
+            self.query = make(weight[:n], None if bias is None else bias[:n])
+            self.both = make(weight[n:], None if bias is None else bias[n:])
         self.out = _made(layer.out, make)
+
+    def read(self, x: Tensor, b: int) -> Memory:
+        """The places (b · m, dim) of a source as they are regarded, once for all steps."""
+        keys, values = self.both(x).view(b, -1, 2, self.heads, self.width).permute(2, 0, 3, 1, 4).contiguous()
+        return Memory(keys, values, range(keys.shape[2]))
 
     def __call__(self, x: Tensor, b: int, source: Memory, bias: Tensor | None) -> Tensor:
         q = self.query(x).view(b, -1, self.heads, self.width).transpose(1, 2)
@@ -98,7 +105,7 @@ class Block:
     def __call__(
         self,
         x: Tensor,
-        cache: Cache,
+        cache: Cache | int,
         source: Memory | None = None,
         *,
         at: At,
@@ -106,13 +113,13 @@ class Block:
         source_bias: Tensor | None = None,
     ) -> Tensor:
         """bias (b or 1, h or 1, w or 1, k) is added to the scores, -inf for what may not be seen."""
-        b = cache.both.shape[1]
+        b, kept = (cache, None) if isinstance(cache, int) else (cache.both.shape[1], cache)
         if self.before:
-            x = x + self.own(self.own_norm(x), b, cache, bias, at)
+            x = x + self.own(self.own_norm(x), b, kept, bias, at)
             if self.source is not None and source is not None:
                 x = x + self.source(self.source_norm(x), b, source, source_bias)
             return x + self.feed(self.feed_norm(x))
-        x = self.own_norm(x + self.own(x, b, cache, bias, at))
+        x = self.own_norm(x + self.own(x, b, kept, bias, at))
         if self.source is not None and source is not None:
             x = self.source_norm(x + self.source(x, b, source, source_bias))
         return self.feed_norm(x + self.feed(x))

@@ -51,8 +51,16 @@ class Speaker(Protocol):
 
 
 class Prepared:
-    def __init__(self, model: Transformer | Marian, blocks: list[Block], never: Iterable[int], precision: str):
-        self.model, self.blocks, self.positions = model, blocks, model.positions
+    def __init__(
+        self,
+        model: Transformer | Marian,
+        readers: list[Block],
+        blocks: list[Block],
+        never: Iterable[int],
+        precision: str,
+    ):
+        self.readers, self.blocks, self.positions = readers, blocks, model.positions
+        self.read_norm = prepared_norm(getattr(model, "encoder_norm", nn.Identity()))
         self.norm = prepared_norm(getattr(model, "decoder_norm", nn.Identity()))
         weight, bias = model.embed.weight.detach(), model.bias.detach().clone()
         self.embed = weight * model.scale
@@ -62,17 +70,26 @@ class Prepared:
         self.head = linears.linear(precision)(weight, bias)
 
     def read(self, source: Tensor, mask: Tensor | None, begin: int, room: int, beams: int) -> Tensor:
-        self.source = self.model.read(self.model.encode(source, mask=mask), mask=mask)
-        self.source = [
-            Memory(memory.keys.contiguous(), memory.values.contiguous(), memory.at) for memory in self.source
-        ]
         self.hidden = None
         if mask is not None:
             self.hidden = torch.zeros(mask.shape).masked_fill_(~mask, -torch.inf)[:, None, None]
-        b, self.said, self.seen = len(source), 0, None
+        (b, m), self.said, self.seen = source.shape, 0, None
+        states = self._encode(source, range(m))
+        self.source = [block.source.read(states, b) for block in self.blocks if block.source is not None]
         self.room, self.columns = 1 + beams * min(room, 64), torch.zeros(0, dtype=torch.long)
         self.caches = [Cache(_nothing(memory, b), self.room) for memory in self.source]
         return self.step(torch.full((b, 1), begin), torch.zeros(b, 1, dtype=torch.long))
+
+    def _encode(self, ids: Tensor, at: range) -> Tensor:
+        """What is known at each place of the sources (b, m), as (b · m, dim)."""
+        x = self.positions.embed(self.embed[ids], at).flatten(0, 1)
+        bias = self.hidden
+        if self.positions.kind == "bias":
+            placed = self.positions.bias(at, at)
+            bias = placed if bias is None or placed is None else placed + bias
+        for block in self.readers:
+            x = block(x, len(ids), at=at, bias=bias)
+        return self.read_norm(x)
 
     def step(self, words: Tensor, parents: Tensor) -> Tensor:
         b, w = words.shape
@@ -174,9 +191,9 @@ def speaker(model: nn.Module, *, never: Iterable[int] = (), precision: str = lin
     """The fastest way through this model. Another precision than float32 needs prepared weights."""
     never = sorted(set(never))
     if isinstance(model, Transformer | Marian) and _plain(model.positions) and not watched(model):
-        blocks = prepare(model.decoder, precision)
-        if blocks is not None:
-            return Prepared(model, blocks, never, precision)
+        readers, blocks = prepare(model.encoder, precision), prepare(model.decoder, precision)
+        if readers is not None and blocks is not None:
+            return Prepared(model, readers, blocks, never, precision)
     if precision != linears.WHOLE:
         raise UserError(
             f"precision {precision!r} wants a Transformer with dot attention; this {type(model).__name__} has another "
