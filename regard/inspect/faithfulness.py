@@ -145,7 +145,7 @@ def faithfulness_of_each(
     asked = f"each {unit}" if len(left_out) == n else f"{len(left_out)} of the {n} {unit}s"
     made = []
     for i, j in enumerate(about):
-        one = f"{said}({labels[j]})"
+        one = f"{said}({shortened(labels[j])})"
         measures = []
         for name, first, sign, explain in (
             ("comprehensiveness", 1, 1, f"fall of {one} when the {top} taken away"),
@@ -170,6 +170,11 @@ def faithfulness_of_each(
         left[free] = bare[word]
         made.append(Faithfulness(measures, _verdict(measures, count, draws, unit), by_token, left))
     return made
+
+
+def shortened(label: str, most: int = 24) -> str:
+    """A label that fits into a sentence."""
+    return label if len(label) <= most else label[: most - 1] + "…"
 
 
 def _once(predict: Predict, rows: Sequence[np.ndarray]) -> np.ndarray:

@@ -153,6 +153,8 @@ class Imported:
         whole, shown = self.reader.target(said)
         shown.append({"text": "</s>", "start": len(whole), "end": len(whole), "word": None, "special": True})
         notes.append("The first line is the source, the second what the model makes of it, greedily.")
+        if not whole.strip():
+            notes.append("What the model makes of it is empty, so that no word can be asked about.")
         sides = Side(text, ids, tokens), Side(whole, [*said, end], shown)
         return Pair(self.net, *sides, begin=begin, first="<start>", empty=end, **known)
 

@@ -13,6 +13,8 @@ from regard.errors import UserError
 from regard.opening.spm import unigram
 from regard.runs.look_words import Reading
 
+ENDS = ("<|endoftext|>", "</s>")
+
 
 class Reader:
     """`ids` of a piece and back go through a table of their own where the tokenizer numbers its pieces otherwise."""
@@ -85,7 +87,13 @@ class Reader:
         ids, tokens, cut = self.read(text, most)
         if not any(not t["special"] for t in tokens):
             raise UserError("there is nothing to look at: the text is empty")
-        return Reading(text, ids, tokens, self.word, self.find), cut
+        return Reading(text, ids, tokens, self.word, self.find, never=self.never), cut
+
+    @property
+    def never(self) -> tuple[int, ...]:
+        """Tokens that no word is: those that begin, fill up or hide, but for the end of a text."""
+        known = self.core.get_added_tokens_decoder()
+        return tuple(i for i, token in known.items() if token.special and token.content not in ENDS)
 
     def token(self, id: int) -> str:
         return self.names.get(id, "") if self.table else self.core.id_to_token(id) or ""

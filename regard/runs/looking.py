@@ -8,6 +8,7 @@ from typing import Any
 
 from regard import viewer
 from regard.inspect import AttentionMap, attends, head_count, importance, rollout, stacked
+from regard.inspect.faithfulness import shortened
 from regard.runs.changes import Change, changed, parse
 from regard.runs.judging import EFFORT, judged, together, work
 from regard.runs.subject import MOST_CELLS, Subject
@@ -39,7 +40,9 @@ def seen_by(
         "tokens": [{k: v for k, v in t.items() if k != "fixed"} for t in subject.tokens],
         "maps": [_stored(m) for m in shown],
         "notes": list(notes),
-        "asked": f"{subject.said}({subject.labels[0]})" if len(subject.labels) == 1 else f"{subject.said} of a word",
+        "asked": f"{subject.said}({shortened(subject.labels[0])})"
+        if len(subject.labels) == 1
+        else f"{subject.said} of a word",
         **subject.parts(),
     }
     if chances:

@@ -72,6 +72,9 @@ def scene(look: dict[str, Any], measure: Measure) -> Scene:
     if look["weights"] is not None:
         pen.down(8)
         pen.legend(view.peak, look)
+    if look["faithfulness"]:
+        pen.down(6)
+        pen.tell(str(look["faithfulness"]["sentence"]))
     pen.hops(look)
     pen.down(PAD)
     return pen.scene
@@ -151,6 +154,17 @@ class Pen:
                     text = Text(at, self.y + 1.2 * size, atom.width, size, atom.text, atom.way == "R", INK, atom.tip)
                     self.scene.texts.append(text)
             self.down(height)
+
+    def tell(self, sentence: str) -> None:
+        """Whole sentences about the picture, in as many lines as they need."""
+        line = ""
+        for word in sentence.split():
+            if line and self.measure(f"{line} {word}", 13) > WIDE - 2 * PAD:
+                self.say(line, PAD, INK)
+                line = word
+            else:
+                line = f"{line} {word}".strip()
+        self.say(line, PAD, INK)
 
     def legend(self, peak: float, look: dict[str, Any]) -> None:
         for i in range(20):

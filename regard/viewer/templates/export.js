@@ -44,6 +44,13 @@ function mapCsv() {
   return csv([["", ...columnNames], ...grid(sheet.shown).map((row, r) => [rowNames[r], ...row])]);
 }
 
+// In the view of distances: a line for each distance, a column for each head.
+async function distanceCsv() {
+  if (!within(state.site)) return mapCsv();
+  const found = await shares(state.site), middle = look.maps[state.site].shape[1] - 1;
+  const rows = Array.from(found[0].share, (_, d) => [d - middle, ...found.map(({ share }) => Number(share[d].toPrecision(6)))]);
+  return csv([["distance", ...found.map((_, h) => `head ${h}`)], ...(gridOf(state.site) ? rows.slice(middle) : rows)]);
+}
 // XML has no place for control characters, however they are written.
 const xml = (text) => text.replace(/[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD\u{10000}-\u{10FFFF}]/gu, "\uFFFD")
   .replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
@@ -127,9 +134,10 @@ function* fragments(node) {
 }
 
 // The drawing painted by the browser; by a data: address, as a frame without an origin may not read its own blobs back.
-async function paintedDrawing(what) {
+const paintedDrawing = (what) => painted(drawing(what));
+async function painted(drawn) {
   const picture = new Image();
-  picture.src = `data:image/svg+xml,${encodeURIComponent(drawing(what))}`;
+  picture.src = `data:image/svg+xml,${encodeURIComponent(drawn)}`;
   await picture.decode();
   const canvas = document.createElement("canvas");
   const scale = Math.min(2, Math.sqrt(1.6e7 / (picture.width * picture.height)));
@@ -141,7 +149,7 @@ async function paintedDrawing(what) {
 const savePainted = async (name, what) => save(name, "image/png", await paintedDrawing(what));
 
 // The large picture as a drawing: the lines or the curve as they stand, a heatmap as a picture inside one.
-function largeDrawing() {
+async function largeDrawing() {
   printing = true;  // what is saved is for paper
   let made;
   if (state.view === "map") {
@@ -166,8 +174,13 @@ function largeDrawing() {
     const canvas = $("over"), [width, height] = [parseFloat(canvas.style.width), (parseFloat(canvas.style.width) * canvas.height) / canvas.width];
     made = element("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
     made.append(element("image", { width, height, href: canvas.toDataURL("image/png") }));
-  } else made = $("distance").querySelector("svg")?.cloneNode(true);
+  } else {
+    await showDistance(state);
+    made = $("distance").querySelector("svg")?.cloneNode(true);
+  }
   printing = false;
+  if (state.view === "distance") await showDistance(state);
+  if (made && state.view !== "map") made.prepend(element("rect", { width: "100%", height: "100%", fill: "#ffffff" }));
   made?.setAttribute("xmlns", NS);
   return made && `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(made)}\n`;
 }
@@ -180,8 +193,13 @@ function wireExports() {
   $("save-hops-png")?.addEventListener("click", () => savePainted(`${stem()}-hops.png`, hops));
   $("save-csv").addEventListener("click", () => save(`${stem()}.csv`, "text/csv", tokensCsv()));
   $("save-json").addEventListener("click", () => save(`${stem()}.json`, "application/json", weightsJson()));
-  $("save-png")?.addEventListener("click", () => {
+  $("save-png")?.addEventListener("click", async () => {
     if (!sheet.shown) return;
+    if (state.view !== "map") {
+      const made = await largeDrawing();
+      if (made) save(`${stem()}-${state.view}.png`, "image/png", await painted(made));
+      return;
+    }
     const canvas = document.createElement("canvas");
     const layout = plan(sheet.shown, 1000, sheet.shown.zoom);
     printing = true;  // what is saved is for paper: light, as the drawing of the text is
@@ -189,9 +207,11 @@ function wireExports() {
     printing = false;
     canvas.toBlob((blob) => save(`${stem()}-map.png`, "image/png", blob), "image/png");
   });
-  $("save-large")?.addEventListener("click", () => {
-    const made = sheet.shown && largeDrawing();
+  $("save-large")?.addEventListener("click", async () => {
+    const made = sheet.shown && (await largeDrawing());
     if (made) save(`${stem()}-${state.view}.svg`, "image/svg+xml", made);
   });
-  $("save-map")?.addEventListener("click", () => { if (sheet.shown) save(`${stem()}-map.csv`, "text/csv", mapCsv()); });
+  $("save-map")?.addEventListener("click", async () => {
+    if (sheet.shown) save(`${stem()}-${state.view === "distance" ? "distance" : "map"}.csv`, "text/csv", state.view === "distance" ? await distanceCsv() : mapCsv());
+  });
 }

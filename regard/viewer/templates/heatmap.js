@@ -73,7 +73,7 @@ async function showMap(state) {
   for (const name of ["frame", "lines", "distance"]) $(name).hidden = name !== ({ map: "frame" }[view] || view);
   if ($("image")) $("image").hidden = view !== "image";
   $("lines-say").hidden = view !== "lines";
-  for (const id of ["readout", "zoom", "save-png"]) $(id).hidden = view !== "map";
+  for (const id of ["readout", "zoom"]) $(id).hidden = view !== "map";
   if (view === "lines") showLines(shown);
   if (view === "distance") await showDistance(state);
   if (view === "image") await showImage(shown);
@@ -91,7 +91,7 @@ async function showMap(state) {
   showJudged(state);
   $("heatmap").dataset.shown = `${site}/${mode}/${head}/${zoom}`;
   $("large").dataset.shown = [site, mode, head, view, state.unit, Number(state.special), Number(state.norm), Number(state.diff),
-    (state.heads || []).join(".")].join("/");
+    (state.heads || []).join("."), (state.spans || []).join(".")].join("/");
 }
 
 function cellAt(event) {

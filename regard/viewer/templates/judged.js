@@ -15,7 +15,7 @@ function fillMeasures(table, rows, explained) {
     const line = body.insertRow();
     if (row.better_than >= GOOD) line.className = "good";
     line.append(Object.assign(document.createElement("th"), { scope: "row", textContent: row.measure }));
-    for (const key of keys) line.insertCell().textContent = typeof row[key] === "number" ? row[key].toFixed(3) : "–";
+    for (const key of keys) line.insertCell().textContent = figure(row[key]);
     if (!explained || !row.explain) continue;
     const explain = body.insertRow();
     explain.className = "explain";
@@ -46,7 +46,7 @@ function showJudged(state) {
   const by = (ownerOf(site).judged_by || look.judged_by || "");
   const cost = found && !found.rows.some((r) => FAITHFUL.includes(r.measure)) && found.rows.length
     ? " Nothing was taken away for this head alone: the model is large, and it would take long." : "";
-  box.querySelector(".how").textContent = found ? `The ${cells ? "places" : "words"} by ${by}, as an explanation of ${look.asked || "the answer"}.${cost}` : "";
+  box.querySelector(".how").textContent = found ? `Judged by ${by}, as an explanation of ${look.asked || "the answer"}.${cost}` : "";
 }
 // How many heads of all, beside their small pictures.
 function tellBelieved() {

@@ -26,7 +26,7 @@ function drawLines(shown, chosen) {
     const r = Math.floor(i / columns), c = i % columns;
     if (chosen !== null && chosen !== r) continue;
     lines.append(element("line", { x1: edge, y1: at(r, rows), x2: wide - edge, y2: at(c, columns), "data-row": r, "data-column": c,
-      "data-value": values[i], stroke: values[i] < 0 ? cold : warm, "stroke-opacity": Math.min(1, Math.abs(values[i]) / peak).toFixed(4) }));
+      "data-value": values[i], "data-tip": `${shown.rowNames[r]} → ${shown.columnNames[c]}  ${number(values[i])} ± ${number(shown.error(r, c))}`, stroke: values[i] < 0 ? cold : warm, "stroke-opacity": Math.min(1, Math.abs(values[i]) / peak).toFixed(4) }));
   }
   svg.append(lines);
   const label = (name, x, y, anchor, more) => element("text", { x, y: y + size * 0.35, "text-anchor": anchor, fill: colour.ink, ...more }, shorten(name, 26));

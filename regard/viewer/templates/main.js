@@ -1,6 +1,6 @@
 // The state of the page, kept in its address: #site=...&head=...&mode=...&view=... and so on.
 const START = { site: 0, head: 0, mode: "single", heads: null, zoom: 1, view: look.cells ? "image" : "map", unit: "tokens", special: true, norm: false,
-  diff: false, row: null, word: null, by: "" };
+  diff: false, row: null, word: null, by: "", spans: null };
 const state = { ...START };
 const siteName = (map) => (map.side ? `2:${map.site}` : map.site);
 
@@ -26,14 +26,16 @@ function readHash() {
   state.norm = asks.get("norm") === "1";
   state.diff = asks.get("diff") === "1" && twin(state.site) !== null;
   state.row = whole("row", rows);
+  state.spans = spansAsked(asks.get("spans"));
   const chosen = (asks.get("heads") || "").split(".").filter(Boolean).map(Number).filter((h) => Number.isInteger(h) && h >= 0 && h < heads);
   state.heads = chosen.length ? chosen : null;
 }
 function writeHash() {
-  const { site, head, mode, heads, zoom, view, unit, special, norm, diff, row, word, by } = state;
+  const { site, head, mode, heads, zoom, view, unit, special, norm, diff, row, word, by, spans } = state;
   const hash = new URLSearchParams({ ...(look.maps.length && { site: siteName(look.maps[site]), head, mode }), ...(heads && { heads: heads.join(".") }),
     ...(zoom > 1 && { zoom }), ...(view !== START.view && { view }), ...(unit !== "tokens" && { unit }), ...(!special && { special: 0 }),
-    ...(norm && { norm: 1 }), ...(diff && { diff: 1 }), ...(row !== null && { row }), ...(word !== null && { word }), ...(by && { by }) });
+    ...(norm && { norm: 1 }), ...(diff && { diff: 1 }), ...(row !== null && { row }), ...(word !== null && { word }), ...(by && { by }),
+    ...(spans && { spans: spans.map((span) => span.join("-")).join(".") }) });
   try { history.replaceState(null, "", `#${hash}`); } catch { /* a frame without an address of its own */ }
 }
 function show() {
@@ -66,6 +68,8 @@ function show() {
     button.setAttribute("aria-pressed", String(mode === "single" ? chosen : here && (!heads || heads.includes(number_))));
     button.tabIndex = chosen ? 0 : -1;
   }
+  showSpans();
+  showWhatIf();
   if (started) {
     sheet.done = showMap(state).catch((error) => { $("readout").hidden = false; $("readout").textContent = `This map cannot be read: ${error.message}`; });
   }
@@ -96,6 +100,8 @@ if (look.maps.length) {
   tellBelieved();
   watchHeatmap();
   watchLines();
+  watchSpans();
+  watchWhatIf();
   if ($("image")) watchImage();
   readHash();
   show();
@@ -121,6 +127,7 @@ if (look.maps.length) {
     else if (key === "p" && gridOf(state.site)) change({ view: "image" });
     else if (key === "w") change({ unit: state.unit === "words" ? "tokens" : "words", row: null });
     else if (key === "s" && $("special")) change({ special: !state.special, row: null });
+    else if (key === "j" && $("join")) join();
     else if (key === "n") change({ norm: !state.norm });
     else if (key === "x" && $("diff") && twin(state.site) !== null) change({ diff: !state.diff });
   });

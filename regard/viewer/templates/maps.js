@@ -39,38 +39,44 @@ async function matrix(site, mode, head, chosen) {
 const token = (t) => t.text.trim() || "␣";
 function axisOf(site, axis, count) {
   const owner = ownerOf(site);
-  const places = (list) => list.map((t) => ({ name: token(t), word: t.special ? null : t.word, special: t.special }));
+  const places = (list, from = 0) => list.map((t, i) => ({ name: token(t), word: t.special ? null : t.word, special: t.special, index: from + i }));
   const named = (names) => names.map((name) => ({ name, word: null, special: false }));
   if (axis === "tokens") return places(owner.tokens);
   if (axis === "sentences") return named(owner.sentences.map((span, i) => sentence(owner, span, i)));
   if (axis === "document") return named(["document"]);
   const range = (owner.axes || {})[axis];
-  if (Array.isArray(range)) return places(owner.tokens.slice(range[0], range[1]));
+  if (Array.isArray(range)) return places(owner.tokens.slice(range[0], range[1]), range[0]);
   if (range) return named(range.names.map((n) => n.trim() || "␣"));
   return named(Array.from({ length: count }, (_, i) => `hop ${i + 1}`));
 }
 const sentence = (owner, [first, end], i) => `${i + 1} ${owner.tokens.slice(first, end).filter((t) => !t.special).slice(0, 3)
   .map((t) => t.text.trim()).join(" ")}…`;
 
-// Places that are shown as one: pieces of a word, if words are asked for; special tokens may be left out.
-function groupsOf(places, words, special) {
+// Places that are shown as one: pieces of a word, if words are asked for, and spans that were joined by hand; special
+// tokens may be left out.
+function groupsOf(places, words, special, spans) {
+  const spanOf = ({ index }) => (spans || []).findIndex(([first, last]) => first <= index && index <= last);
   const groups = [];
   places.forEach((place, i) => {
     if (place.special && !special) return;
-    const last = groups[groups.length - 1];
-    if (words && last && place.word !== null && last.word === place.word && last.at[last.at.length - 1] === i - 1) {
+    const last = groups[groups.length - 1], span = spanOf(place);
+    if (last && span >= 0 && last.span === span) {
+      last.at.push(i);
+      last.name += (place.word !== null && last.word === place.word ? "" : " ") + place.name;
+      last.word = place.word;
+    } else if (span < 0 && (last?.span ?? -1) < 0 && words && last && place.word !== null && last.word === place.word && last.at[last.at.length - 1] === i - 1) {
       last.at.push(i);
       last.name += place.name;
-    } else groups.push({ name: place.name, word: place.word, at: [i] });
+    } else groups.push({ name: place.name, word: place.word, at: [i], span });
   });
   return groups;
 }
 
 // Columns of a word are summed, its rows are averaged; rows may then be made to sum to one.
-function shaped(site, raw, { unit, special, norm }) {
-  const map = look.maps[site];
-  const rowGroups = groupsOf(axisOf(site, map.rows, raw.rows), unit === "words", special);
-  const columnGroups = groupsOf(axisOf(site, map.columns, raw.columns), unit === "words", special);
+function shaped(site, raw, { unit, special, norm, spans }) {
+  const map = look.maps[site], joined = ownerOf(site) === look || sameTokens() ? spans : null;
+  const rowGroups = groupsOf(axisOf(site, map.rows, raw.rows), unit === "words", special, joined);
+  const columnGroups = groupsOf(axisOf(site, map.columns, raw.columns), unit === "words", special, joined);
   const rows = rowGroups.length, columns = columnGroups.length;
   const values = new Float32Array(rows * columns);
   const sums = new Float32Array(rows);
@@ -92,13 +98,13 @@ function shaped(site, raw, { unit, special, norm }) {
 }
 const peakOf = (values) => { let peak = 0; for (const v of values) peak = Math.max(peak, Math.abs(v)); return peak; };
 
+const sameTokens = () => look.other && look.other.tokens.length === look.tokens.length &&
+  look.tokens.every((t, i) => t.text === look.other.tokens[i].text);
 // The same place of the other run, if it has one of the same shape.
 function twin(site) {
   const map = look.maps[site];
   const found = look.maps.findIndex((m) => m.site === map.site && Boolean(m.side) !== Boolean(map.side) && String(m.shape) === String(map.shape));
-  const same = look.other && look.other.tokens.length === look.tokens.length &&
-    look.tokens.every((t, i) => t.text === look.other.tokens[i].text);
-  return same && found >= 0 ? found : null;
+  return sameTokens() && found >= 0 ? found : null;
 }
 
 // What is drawn: one map as asked for, or the first run's minus the second's.
