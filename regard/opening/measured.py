@@ -48,9 +48,7 @@ def measuring(model: Imported, files: Sequence[str | Path], rows: int) -> Callab
 def _lines(model: Imported, file: str | Path, rows: int) -> list[Batch]:
     causal, mask_id = model.info.family == "gpt2", model.reader.core.token_to_id("[MASK]")
     if not causal and (mask_id is None or model.headless):
-        raise UserError(
-            f"{model.folder} has no [MASK] or no head for it, so that its heads are not measured"
-        )
+        raise UserError(f"{model.folder} has no [MASK] or no head for it, so that its heads are not measured")
     asked: list[tuple[list[int], list[int]]] = []  # ids, and the places whose tokens are asked about
     with Path(file).open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
