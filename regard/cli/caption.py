@@ -144,7 +144,10 @@ def caption(
         raise UserError(f"--out writes a page (.html) or the maps (.json), and was given {str(out)!r}")
     opened = open_run(folder, import_, "caption")
     from regard.runs.caption_page import MOST
+    from regard.runs.subject import progress
 
+    if sys.stderr.isatty():
+        progress.set(lambda done, of: print(f"\rmeasured {done} of {of} ", end="\r", file=sys.stderr, flush=True))
     how = {"beam": beam, "alpha": alpha, "consensus": consensus, "told": _counter(), "say": _tell}
     found = opened.caption(pictures, maps=out is not None, faithful=MOST if faithful and out is not None else 0, **how)
     for one in found:

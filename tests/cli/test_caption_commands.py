@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 
 from conftest import write_pictures
 
@@ -138,3 +140,12 @@ def test_one_route_for_pictures_of_classes(cli, tmp_path):
     write_pictures(tmp_path)
     with pytest.raises(UserError, match="regard train images"):
         regard.train("classify", tmp_path / "pictures", steps=1, out=tmp_path / "run", progress=False)
+
+
+def test_files_of_this_machine_are_not_for_others_to_ask(captioning):
+    """A run of pictures takes the name of a file: it is not served."""
+    for name in ("scenes", "pictures-run"):
+        command = [sys.executable, "-m", "regard.serve.worker", str(captioning / name)]
+        done = subprocess.run(command, input=b"", capture_output=True, timeout=120)
+        assert done.returncode == 2, done.stderr
+        assert b"not for others to ask" in done.stdout

@@ -16,6 +16,17 @@ from regard.viewer.caption import page
 WORDS = ["a", "<b>red</b>", "circle"]
 
 
+def judged(name: str, number: int = 9) -> dict:
+    figures = {
+        "attention": number + 0.125,
+        "random": 0.25,
+        "uniform": 0.5,
+        "better_than": 1.0,
+        "explain": f"fall of {name}",
+    }
+    return {"sentence": f"<i>{name}</i> is faithful.", "rows": [{"measure": "comprehensiveness", **figures}]}
+
+
 def look(words=WORDS, rows: int = 3, columns: int = 4) -> dict:
     maps = np.random.default_rng(0).dirichlet(np.ones(rows * columns), len(words))
     file = io.BytesIO()
@@ -29,6 +40,7 @@ def look(words=WORDS, rows: int = 3, columns: int = 4) -> dict:
         "columns": columns,
         "maps": maps.round(6).tolist(),
         "picture": "data:image/png;base64," + base64.b64encode(file.getvalue()).decode(),
+        "faithfulness": {"all": judged("all"), "words": [judged(word, i) for i, word in enumerate(words)]},
     }
     return {"title": "Where", "model": "rnn", "run": "runs/x", "pictures": [one], "notes": ["a <note>"]}
 
@@ -48,6 +60,7 @@ def test_everything_is_escaped_and_nothing_is_fetched():
         (lambda one: one["maps"].pop(), "each word wants a map"),
         (lambda one: one["maps"][0].pop(), "each word wants a map"),
         (lambda one: one.update(picture="https://example.org/a.png"), "part of the page"),
+        (lambda one: one["faithfulness"]["words"].pop(), "2 of 3 words were measured"),
     ],
 )
 def test_a_look_that_is_not_whole_is_refused(change, said):
@@ -87,6 +100,23 @@ def test_the_slider_goes_through_the_words(shown):
         assert f"row {where // 4 + 1}, column {where % 4 + 1}: {peak:.3f}" in opened.inner_text(".readout")
     opened.click(".word >> nth=0")
     assert opened.get_attribute(".sight", "data-shown") == "0"
+
+
+@pytest.mark.browser
+def test_each_word_has_its_own_figures(shown):
+    opened, _ = shown
+    assert opened.inner_text(".believed .verdict") == "<i>all</i> is faithful."
+    assert "9.125" in opened.inner_text(".believed tbody")
+    opened.click(".word >> nth=2")
+    assert opened.inner_text(".believed .verdict") == "“circle”: <i>circle</i> is faithful."
+    assert "2.125" in opened.inner_text(".believed tbody tr >> nth=0")
+    assert "fall of circle" in opened.inner_text(".believed .explain")
+
+
+def test_a_page_without_figures_has_no_panel():
+    given = look()
+    given["pictures"][0]["faithfulness"] = None
+    assert "Can the map be believed?" not in page(given)
 
 
 @pytest.mark.browser
