@@ -157,8 +157,10 @@ def blanks() -> Row:
 def transfer() -> Row:
     tasks = result("transfer")["tasks"]
     told = ", ".join(
-        f"{name} {100 * row['gain']['mean']:+.1f} ({100 * row['gain']['low']:+.1f} to {100 * row['gain']['high']:+.1f})"
-        for name, row in tasks.items()
+        f"{name} with {labels} labels {100 * (gain := row['gain'])['mean']:+.1f} "
+        f"({100 * gain['low']:+.1f} to {100 * gain['high']:+.1f})"
+        for name, rows in tasks.items()
+        for labels, row in rows.items()
     )
     return "points that masked pretraining on WikiText-2 adds, three seeds", told, "python benchmarks/transfer.py"
 
