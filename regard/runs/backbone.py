@@ -86,7 +86,8 @@ def seen(
         return pictures, None
     if pictures.dtype != np.uint8:
         raise UserError(f"the backbone {data.backbone} reads pictures, and features of them were given")
-    found = Backbone(data.backbone, data.weights, size=data.size, download=data.download)
+    asked = data.download and known is None  # it was asked for in training, and not by whoever opens the run
+    found = Backbone(data.backbone, data.weights, size=data.size, download=asked)
     if known not in (None, found.fingerprint):
         raise UserError(f"the weights of {data.backbone} on this machine are not those that this run was trained with")
     return found(pictures, say), found.fingerprint
@@ -120,8 +121,8 @@ def _known(name: str, about: Mapping[str, Any], download: bool) -> Path:
         return Path(found)
     if not download:
         raise UserError(
-            f"the weights of {name} ({home}) are not on this machine: give a file of them with --weights "
-            "FILE.safetensors, or let them be fetched with --download"
+            f"the weights of {name} ({home}) are not on this machine: give a file of them in training with "
+            f"--weights FILE.safetensors, or fetch them, with --download or once for all by `hf download {home}`"
         )
     try:
         return Path(hf_hub_download(home, FILE))

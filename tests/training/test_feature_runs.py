@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from torch import nn
 import regard
 from regard.data.scene_files import write
 from regard.errors import UserError
-from regard.runs.backbone import Backbone
+from regard.runs.backbone import Backbone, seen
 
 QUIET = {"progress": False, "say": lambda line: None}
 MODEL = {"dim": 16, "hidden": 24, "dropout": 0.0}
@@ -190,6 +190,10 @@ def test_nothing_is_fetched_unless_asked_for(timm, monkeypatch):
     assert asked == []
     Backbone("known", size=32, download=True)
     assert asked == ["nobody/known"]
+    opened = SimpleNamespace(backbone="known", weights=None, size=32, download=True)  # of a run that another trained
+    with pytest.raises(UserError, match="not on this machine"):
+        seen(np.zeros((1, 32, 32, 3), np.uint8), opened, known="its fingerprint")
+    assert len(asked) == 1
 
 
 def test_without_timm_it_is_said_what_to_install(monkeypatch):
