@@ -36,6 +36,7 @@ class Told(Pictured):
     """A captioner with a picture and what it says of it: `ids` are the words, without the end."""
 
     said = "log p"
+    speaks = "what each word regards"
 
     def __init__(self, run: CaptionRun, one: Given, ids: Sequence[int]):
         super().__init__(run.net, one, name=run.settings.model_name, folder=str(run.folder or ""))
