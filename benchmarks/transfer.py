@@ -66,7 +66,7 @@ def main() -> None:
         bert = trained("bert", given.bert, place)
         starts = {"pretrained": Path(str(bert.folder)), "from scratch": fresh(bert, place / "fresh")}
         result: dict[str, Any] = {"machine": machine(), "pretraining": bert.metrics, "tasks": {}}
-        for name, labels in itertools.product(("trec", "sst2", "mr"), LENGTHS):
+        for labels, name in itertools.product(LENGTHS, ("trec", "sst2", "mr")):
             train, aside = parts(name)
             settings = {"data": DATA, "train": TRAIN | LENGTHS[labels]}
             reached: dict[str, list[float]] = {start: [] for start in starts}
