@@ -13,7 +13,7 @@ from regard.viewer.words import Layout, even_share, hop_layouts, layout
 CSS = ["theme.css", "text.css", "viewer.css", "stage.css", "picture.css"]
 JS = [
     *("hover.js", "core.js", "maps.js", "glance.js", "heatmap.js", "lines.js", "distance.js", "image.js", "asked.js"),
-    *("judged.js", "spans.js", "whatif.js", "veil.js", "picture.js", "export.js", "main.js"),
+    *("measures.js", "judged.js", "spans.js", "whatif.js", "veil.js", "picture.js", "export.js", "main.js"),
 ]
 SHOWN = 8  # labels listed before the rest is folded away
 MATTER = 24  # heads listed

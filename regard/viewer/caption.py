@@ -27,5 +27,5 @@ def page(look: dict[str, Any]) -> str:
         if believed is not None and len(believed["words"]) not in (0, len(one["words"])):
             raise UserError(f"{one['name']}: {len(believed['words'])} of {len(one['words'])} words were measured")
     light = [{key: value for key, value in one.items() if key != "picture"} for one in look["pictures"]]
-    css, js = ["theme.css", "stage.css", "caption.css"], ["hover.js", "veil.js", "judged.js", "caption.js"]
+    css, js = ["theme.css", "stage.css", "caption.css"], ["hover.js", "veil.js", "measures.js", "caption.js"]
     return document("caption.html.j2", css=css, js=js, look=look, light=light)

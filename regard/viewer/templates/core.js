@@ -3,9 +3,6 @@ const look = JSON.parse(document.getElementById("look").textContent);
 const $ = (id) => document.getElementById(id);
 const number = (value) => (value === 0 ? "0" : Math.abs(value) < 1e-4 ? value.toExponential(2) : value.toPrecision(4)).replace("-", "−");
 
-// A figure in a table: three places, and no zero that is none.
-const figure = (value) => (typeof value !== "number" ? "–" : value !== 0 && Math.abs(value) < 0.001 ? value.toExponential(1) : value.toFixed(3));
-
 const darkScreen = matchMedia("screen and (prefers-color-scheme: dark)");
 let printing = false;
 const isDark = () => darkScreen.matches && !printing;

@@ -1,28 +1,10 @@
 // Beside each picture of heads: is it faithful? Measured for every head, and for the mean and the largest of all of them.
-const GOOD = 0.95;
 const FAITHFUL = ["comprehensiveness", "sufficiency"];
 const passes = (found, names) => Boolean(found) && names.every((name) => found.rows.some((r) => r.measure === name && r.better_than >= GOOD));
 const judgedOf = (site, mode, head) => {
   const found = look.maps[site].judged;
   return found ? (mode === "single" ? (found.single || [])[head] : found[mode] || (found.single || [])[0]) : null;
 };
-function fillMeasures(table, rows, explained) {
-  const keys = ["attention", "random", "uniform"];
-  const head = document.createElement("thead").insertRow();
-  for (const name of ["measure", ...keys]) head.append(Object.assign(document.createElement("th"), { scope: "col", textContent: name }));
-  const body = document.createElement("tbody");
-  for (const row of rows) {
-    const line = body.insertRow();
-    if (row.better_than >= GOOD) line.className = "good";
-    line.append(Object.assign(document.createElement("th"), { scope: "row", textContent: row.measure }));
-    for (const key of keys) line.insertCell().textContent = figure(row[key]);
-    if (!explained || !row.explain) continue;
-    const explain = body.insertRow();
-    explain.className = "explain";
-    Object.assign(explain.insertCell(), { colSpan: 4, textContent: row.explain });
-  }
-  table.replaceChildren(head.parentElement, body);
-}
 // Why there are no figures, where there are none.
 function unjudged({ site, mode, heads, diff }) {
   const map = look.maps[site], owner = ownerOf(site);
