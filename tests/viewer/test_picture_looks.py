@@ -187,6 +187,8 @@ def test_a_place_is_chosen_and_shows_where_it_looks(classes, show):
     opened.page.locator("#text .stage canvas").click(position=at(8))
     opened.page.wait_for_selector('#image[data-row="8"]')
     assert "row=8" in opened.page.evaluate("location.hash")
+    opened.page.click('#try [data-try="hide"]')
+    assert opened.page.inner_text("#try-say") == "regard look runs/attention photo.png --what-if hide:2,3"
     exact = look.maps()["sight.layers.0.attention.attend"][0, 8]
     box = opened.page.locator("#over").bounding_box()
     for cell in (3, 20):

@@ -52,8 +52,11 @@ function placeUnder(canvas, event) {
 // The places that look are those of a layer in which the picture regards itself.
 const looks = (site) => Boolean(look.maps[site]) && look.maps[site].rows === look.cells && look.maps[site].columns === look.cells;
 function chooseCell(at) {
+  if (at === null) return;
+  chosenWord = look.tokens[at].text;
+  if ($("try")) showWhatIf();
   const site = looks(state.site) ? state.site : look.maps.findIndex((_, i) => looks(i));
-  if (at === null || site < 0) return;
+  if (site < 0) return;
   change({ site, row: at, view: "image" });
   $("large").scrollIntoView({ block: "nearest", behavior: "smooth" });
 }

@@ -19,7 +19,7 @@ function tryOut(kind) {
     (framed ? parent : window).location.assign(`${framed ? location.pathname.replace(/look$/, "") : location.pathname}?${asks}`);
     return;
   }
-  const text = look.questions && look.axes.source ? look.text.split("\n").slice(0, -1).join("\n") : look.text;
+  const text = cells ? look.title : look.questions && look.axes.source ? look.text.split("\n").slice(0, -1).join("\n") : look.text;
   $("try-say").textContent = `regard look ${quoted(look.run || "RUN")} ${quoted(text)} --what-if ${quoted(change_)}`;
   getSelection().selectAllChildren($("try-say"));  // to be copied
 }
@@ -35,7 +35,7 @@ function showWhatIf() {
   swapped.hidden = !(own && look.other && twin(state.site) !== null && (served || look.other.run));
   const hide = box.querySelector('[data-try="hide"]');
   hide.disabled = !chosenWord;
-  hide.textContent = chosenWord ? `hide “${shorten(chosenWord, 18)}”` : "hide a word: choose it in the text";
+  hide.textContent = chosenWord ? `hide “${shorten(chosenWord, 18)}”` : cells ? "hide a place: choose it in the picture" : "hide a word: choose it in the text";
   $("try-say").textContent = "";
 }
 function watchWhatIf() {
