@@ -19,6 +19,8 @@ from regard.runs.start import train
 from regard.training import atomic, machine
 
 PEOPLE, WAYS, CITIES = 600, 2, 100
+ASKED = 2
+"""People whose answers are shown."""
 STRANGER = "Ada Lovelace"
 """Nobody of the generated people has a name like that."""
 BOOKS = {"closed": "closed book: from the weights alone", "open": "open book: from the sentence about the person"}
@@ -28,7 +30,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "model": {"table": 4096},
         "tokenizer": {"vocab": 1200},
         "data": {"valid_fraction": 1 / 3},
-        "train": {"steps": 150, "evaluate_every": 75},
+        "train": {"steps": 180, "evaluate_every": 90},
     },
     "open": {
         "book": "open",
@@ -50,13 +52,13 @@ def demo(out: Path, *, people: int = PEOPLE, seed: int = 0) -> dict[str, Any]:
     first = facts.read_text(encoding="utf-8").split("\n", 1)[0]
     console.print(f"{people:,} people, {WAYS} sentences about each; half of them are asked about. For example:")
     console.print(f"  {first}", markup=False, highlight=False)
-    questions = others.read_text(encoding="utf-8").split("\n", 1)[0].split("\t")
+    known = [line.split("\t")[0] for line in others.read_text(encoding="utf-8").split("\n")[:ASKED]]
     measured: list[recall_page.Measured] = []
     for book, title in BOOKS.items():
         console.rule(title)
         run = train("recall", [facts, asked], out=out / book, overwrite=True, seed=seed, settings=SETTINGS[book])
         assert isinstance(run, Recaller)
-        for question in (questions[0], f"Where was {STRANGER} born?"):
+        for question in (*known, f"Where was {STRANGER} born?"):
             _say(console, run, question)
         tried = run.tried(read_questions(others, run.patterns))
         measured.append((run, tried, run.measures(tried)))

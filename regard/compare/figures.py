@@ -46,3 +46,7 @@ def interval(low: float, high: float, kind: str) -> str:
 def chance(p: float) -> str:
     """A p value."""
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def more_seeds(count: int) -> str:
+    return f"{count:,} more seed{'' if count == 1 else 's'}"

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from regard import named
@@ -19,6 +20,9 @@ from regard.settings import TrainSettings, merge, nest, spelled_out
 FROZEN, TUNED = "frozen", "tuned"
 IMPORTED = (FROZEN, TUNED)
 """`frozen:folder=DIR`: an imported model as it is, with logistic regression above; `tuned:folder=DIR`: trained on."""
+
+LONG = 40
+"""Letters of a folder from which on only its end is shown."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,8 @@ def _model(task: str, given: Any) -> tuple[str, dict[str, Any]]:
     else:
         short, options = named.parse(str(given))
         name, tree = str(given), {"model": {"name": short, **options}}
+        if short in IMPORTED and len(folder := str(options.get("folder", ""))) > LONG:
+            name = f"{short}:folder=…/{'/'.join(Path(folder).parts[-2:])}"
     known = {**models(task), **dict.fromkeys(IMPORTED, "")}
     named.find(f"model for {task}", str(tree["model"]["name"]), known)
     return name, dict(tree)

@@ -146,11 +146,11 @@ def _pair(pair: Mapping[str, Any], found: Mapping[str, Any], measure: Measure) -
     if pair["apart"]:
         would = ""
     elif pair["more_seeds"] is not None:
-        would = f"{pair['more_seeds']:,} more seeds each"
+        would = f"{figures.more_seeds(pair['more_seeds'])} each"
     elif pair["items"] is not None and pair["items"] > found["items"]["test"]:
         would = f"about {pair['items']:,} test items, and no number of seeds alone"
     elif pair["wide"] and pair["narrow"] is not None:
-        would = f"{pair['narrow']:,} more seeds each"
+        would = f"{figures.more_seeds(pair['narrow'])} each"
     else:
         would = "no difference was seen" if pair["difference"] == 0 else "more seeds; how many one seed cannot say"
     return {

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from regard.compare import figures
 from regard.compare.contests.base import Measure, contest, stats_of
 from regard.compare.plan import Asked
 from regard.compare.prepare import Entry, Plan, failure_of, folder_of, score_of
@@ -43,7 +44,7 @@ def gather(plan: Plan, out: Path, *, looks: bool = True) -> dict[str, Any]:
         e.design.name: np.stack([stats_of(score_of(out, e.design, s), measure.name) for s in done[e.design.name]])
         for e in entries
     }
-    how = {"better": measure.better, "share": measure.share, "linear": measure.linear}
+    how = {"better": measure.better, "share": measure.share, "linear": measure.linear, "top": measure.top}
     found = analyse(scores, measure.metric, **how)
     by_name = {entry.design.name: entry for entry in entries}
     rows = [_row(plan, by_name[s.name], done[s.name], out, asdict(s), looks) for s in found.standings]
@@ -146,11 +147,11 @@ def more(found: Analysis, best: str, name: str, items: int) -> str:
     if pair.apart:
         return "told apart"
     if pair.more_seeds is not None:
-        return f"{pair.more_seeds:,} more seeds"
+        return figures.more_seeds(pair.more_seeds)
     if pair.items is not None and pair.items > items:
         return f"{pair.items:,} test items"
     if pair.wide and pair.narrow is not None:
-        return f"{pair.narrow:,} more seeds"
+        return figures.more_seeds(pair.narrow)
     return "more seeds" if pair.items is not None or pair.wide else "no difference seen"
 
 

@@ -141,13 +141,14 @@ def analyse(
     better: str = "max",
     share: bool = False,
     linear: bool = False,
+    top: float | None = None,
     alpha: float = ALPHA,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Analysis:
     """`scores` has for each design what each run got of each item, (seeds, items, k), all of the same items in the same
     order; `metric` turns sums over items into the measure. `share`: it lies between 0 and 1. `linear`: it is the mean
-    over items of the first of the k numbers."""
+    over items of the first of the k numbers. `top`: it lies between 0 and this, and intervals end there."""
     if not scores:
         return Analysis()
     names = list(scores)
@@ -170,13 +171,15 @@ def analyse(
         _pair(pair, apart[pair], p[i], corrected[i], alpha, len(pairs), [len(seen[name]) for name in pair], margin)
         for i, pair in enumerate(pairs)
     ]
-    if share:  # no two shares differ by more than 1
-        told = [replace(t, low=max(t.low, -1.0), high=min(t.high, 1.0)) for t in told]
+    top = 1.0 if share else top
+    if top is not None:  # no two shares differ by more than 1
+        told = [replace(t, low=max(t.low, -top), high=min(t.high, top)) for t in told]
     beats = [(t.a, t.b) if (t.difference > 0) == (better == "max") else (t.b, t.a) for t in told if t.apart]
     place = ranks(names, beats)
     standings = []
     for name in names:
         low, high = bounds(spreads[name], share, alpha)
+        low, high = (low, high) if top is None else (max(low, 0.0), min(high, top))
         standings.append(Standing(name, spreads[name].value, low, high, seen[name].tolist(), place[name]))
     sign = -1 if better == "max" else 1
     standings.sort(key=lambda s: (s.rank, sign * s.mean))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard.compare.figures import gap, interval, shown
+from regard.compare.figures import gap, interval, more_seeds, shown
 
 QUICKER = 0.8
 """Of those that cannot be told apart, one is preferred that takes at most this share of the best one's time."""
@@ -43,6 +43,9 @@ def _first(found: Mapping[str, Any], kind: str, explain: str) -> str:
         f"{_and([row['name'] for row in leaders])} cannot be told apart; the {most} mean has {best['name']} with "
         f"{reached} {what}."
     )
+    if all(row["mean"] == best["mean"] for row in leaders):
+        fast = min(leaders, key=lambda row: (row["latency"] or 0.0, row["seconds"]))
+        return f"{lead} No difference was seen at all; {fast['name']} answers fastest. More training may part them."
     margin = found.get("margin", 0.0)
     reach = {row["name"]: _reaches(found, best, row) for row in leaders[1:]}
     open_ = [row for row in leaders[1:] if reach[row["name"]][0] > margin]
@@ -96,7 +99,12 @@ def _unsettled(found: Mapping[str, Any], best: Row, others: Sequence[Row], kind:
     elif any(one is None for one in narrow):
         would = f"No number of seeds alone would bring that below {small}: more test items are wanted."
     else:
-        would = f"{max(narrow):,} more seeds of each would bring that below {small}."
+        would = (
+            f"About {more_seeds(max(narrow))} of each would bring that below {small}, if seeds spread as those seen."
+        )
+    more = [_pair(found, best, row).get("more_seeds") for row in others]
+    if known := [one for one in more if one is not None]:
+        would += f" {more_seeds(max(known))} would tell them apart, if the differences seen are the true ones."
     return f"{lead}{'; '.join(each)}. {would}"
 
 

@@ -70,7 +70,9 @@ def calibrate(signals: np.ndarray, hits: Sequence[bool], strangers: np.ndarray) 
     """Fit to the signals of the people set aside (n, s), whether each was answered rightly, and to those of strangers
     (m, s)."""
     both = np.concatenate([signals, strangers]) if len(strangers) else signals
-    known = _fit(both, [True] * len(signals) + [False] * len(strangers))
+    # strangers together weigh as much as the people, however many were drawn: confidence must not hang on that
+    weights = [1.0] * len(signals) + [len(signals) / len(strangers)] * len(strangers) if len(strangers) else None
+    known = _fit(both, [True] * len(signals) + [False] * len(strangers), weights)
     right = _fit(signals, hits)
     made = Calibration(known, right, [], list(map(bool, hits)), [])
     own, others = made(signals).tolist(), made(strangers).tolist() if len(strangers) else []
@@ -151,7 +153,7 @@ def _wilson(hits: np.ndarray, z: float = 1.96) -> tuple[float, float]:
     return max(0.0, (middle - half) / (1 + z * z / n)), min(1.0, (middle + half) / (1 + z * z / n))
 
 
-def _fit(signals: np.ndarray, hits: Sequence[bool]) -> Line:
+def _fit(signals: np.ndarray, hits: Sequence[bool], weights: Sequence[float] | None = None) -> Line:
     """Logistic regression on signals of unit size; where all are right, or none, the share with one more of each."""
     from sklearn.linear_model import LogisticRegression
 
@@ -160,5 +162,5 @@ def _fit(signals: np.ndarray, hits: Sequence[bool]) -> Line:
     if y.all() or not y.any():
         share = (y.sum() + 1) / (len(y) + 2)
         return Line([0.0] * x.shape[1], float(np.log(share / (1 - share))), centre.tolist(), scale.tolist())
-    made = LogisticRegression(C=1.0, max_iter=1000).fit((x - centre) / scale, y)
+    made = LogisticRegression(C=1.0, max_iter=1000).fit((x - centre) / scale, y, sample_weight=weights)
     return Line(made.coef_[0].tolist(), float(made.intercept_[0]), centre.tolist(), scale.tolist())

@@ -43,6 +43,7 @@ def test_they_take_part(folder, reviews, tmp_path):
     assert found["failures"] == {}
     assert found["measured"] == 6
     rows = {row["name"].split(":")[0]: row for row in found["rows"]}
+    assert rows["frozen"]["name"] == f"frozen:folder=…/{folder.parent.name}/bert"
     assert rows["frozen"]["values"][0] == rows["frozen"]["values"][1]  # nothing in it hangs on the seed
     assert rows["tuned"]["steps"] == 6
     assert rows["tuned"]["flops"] > 0

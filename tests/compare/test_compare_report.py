@@ -70,18 +70,25 @@ def test_another_may_be_better_by_at_most_so_much():
 
 
 def test_intervals_as_wide_as_the_scale_recommend_nothing():
-    wide = {"wide": True, "narrow": 11}
+    wide = {"wide": True, "narrow": 11, "more_seeds": 140}
     rows = [row("han", 1, 0.53, 0.01, seeds=2), row("cnn", 1, 0.5, 0.02, seeds=2)]
     text = said(*rows, pairs=[pair("han", "cnn", -0.61, 0.67, **wide)], margin=0.1)
     assert "The comparison cannot tell which to use" in text
     assert "cnn may be better than han by 61.0 points or worse by 67.0 points" in text
-    assert "11 more seeds of each would bring that below 10.0 points" in text
+    assert "About 11 more seeds of each would bring that below 10.0 points" in text
+    assert "140 more seeds would tell them apart" in text
     assert "Use " not in text
     assert "no reason" not in text
     few = said(*rows, pairs=[pair("han", "cnn", -0.6, 0.6, wide=True)], margin=0.1)
     assert "more test items are wanted" in few
     one = [row("han", 1, 0.53, seeds=1), row("cnn", 1, 0.5, seeds=1)]
     assert "how many, one seed cannot say" in said(*one, pairs=[pair("han", "cnn", -0.6, 0.6, wide=True)], margin=0.1)
+
+
+def test_where_all_are_alike_that_is_said():
+    text = said(row("han", 1, 0.5, 0.02), row("cnn", 1, 0.5, 0.01))
+    assert "No difference was seen at all; cnn answers fastest" in text
+    assert "Use " not in text
 
 
 def test_what_is_settled_is_recommended_beside_what_is_not():

@@ -161,6 +161,17 @@ def test_what_is_told_apart_or_close_is_settled():
     assert not close.pairs[0].wide
 
 
+def test_intervals_end_where_the_measure_does():
+    few = drawn(np.random.default_rng(9), 2, 2, 30, seed=0.5, shift=(0.2, 0.9))
+    free, held = quick(few), quick(few, top=1.2)
+    assert min(s.low for s in free.standings) < 0
+    assert max(s.high for s in free.standings) > 1.2
+    assert all(0 <= s.low <= s.high <= 1.2 for s in held.standings)
+    assert free.pairs[0].high - free.pairs[0].low > 2.4
+    assert (held.pairs[0].low, held.pairs[0].high) == (-1.2, 1.2)
+    assert held.pairs[0].p == free.pairs[0].p
+
+
 def test_all_right_is_not_certain():
     low, high = bounds(Spread(1.0, 0.0, (), 0.0, 50), share=True)
     assert high == 1.0

@@ -80,10 +80,28 @@ def test_language_models(tmp_path):
     assert "does better than" in page
     shown = [html.unescape(one) for one in re.findall(r"<li>gpt:[^<]* says <span[^>]*>([^<]*)</span>", page)]
     assert len(shown) == 4
-    assert all(re.fullmatch(r"\S+ \([\d.]+%\); \S+ [\d.]+%", one) for one in shown)
+    assert all(re.fullmatch(r"\S+ \([\d.]+%\), and the true word with [\d.]+%", one) for one in shown)
     assert page.count('class="model"') == 4  # what the gpt attends to; the cnn attends to nothing
     parts = [(tmp_path / f"out/parts/{part}.txt").read_text() for part in ("train", "valid", "test")]
     assert "".join(parts) == (tmp_path / "corpus.txt").read_text()
+
+
+def test_models_of_missing_words_are_asked_for_one(tmp_path):
+    (tmp_path / "corpus.txt").write_text("\n".join(r.text for r in generate(120, 0)) + "\n")
+    settings = {
+        "objective": "masked",
+        "data": {"train": [str(tmp_path / "corpus.txt")], "block": 16, "batch_tokens": 128},
+        "tokenizer": {"kind": "words", "vocab": 200},
+    }
+    models = [f"{name}:dim=16,hidden=16,layers=1,heads=2" for name in ("bert", "preln-bert")]
+    asked = Asked("language", models, settings, budget=["3steps"], seeds=1)
+    found = compare(asked, tmp_path / "out", progress=False, say=silent)
+    assert found["failures"] == {}
+    page = html.unescape((tmp_path / "out/report.html").read_text())
+    assert "could not be looked at" not in page
+    assert page.count("<h3>Test item") == 4
+    assert page.count("[MASK]") >= 4
+    assert len(re.findall(r"says <span[^>]*>\S+ \([\d.]+%\), and the true word", page)) == 8
 
 
 def test_translators(tmp_path):

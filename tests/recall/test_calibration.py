@@ -28,6 +28,15 @@ def test_what_is_fitted_is_calibrated():
     assert error(np.ones(4000).tolist(), new_hits.tolist()) > 0.3  # a boaster is found out
 
 
+def test_confidence_does_not_hang_on_how_many_strangers_were_drawn():
+    draw = np.random.default_rng(2)
+    people, strange = draw.normal(1, 1, (200, 1)), draw.normal(-1, 1, (4000, 1))
+    hits = [True] * 190 + [False] * 10
+    few, many = (calibrate(people, hits, strange[:count])(people) for count in (200, 4000))
+    assert np.abs(few - many).mean() < 0.03
+    assert many.mean() == pytest.approx(0.95 * 0.82, abs=0.05)  # the mean of σ(2x) is 0.82 where x is N(1, 1)
+
+
 def test_reliability_by_hand():
     rows = reliability([0.05, 0.95, 0.95, 0.85], [False, True, False, True])
     assert [(r["count"], r["right"]) for r in rows] == [(1, 0.0), (1, 1.0), (2, 0.5)]

@@ -33,7 +33,7 @@ Say = Callable[[str], Any]
 @dataclass(frozen=True)
 class Measure:
     """`metric` takes sums over items (..., k). `better`: max or min. `share`: between 0 and 1; `linear`: the mean of
-    the first of the k numbers of an item. `format` is that of a column of the report."""
+    the first of the k numbers of an item; `top`: between 0 and this. `format` is that of a column of the report."""
 
     name: str
     better: str
@@ -42,6 +42,7 @@ class Measure:
     metric: Metric
     share: bool = False
     linear: bool = False
+    top: float | None = None
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,9 @@ def bleu(sums: np.ndarray) -> np.ndarray:
 
 
 MEASURES = (
-    Measure("bleu", "max", "number", "BLEU-4 of greedy captions, in small letters without punctuation", bleu),
+    Measure(
+        "bleu", "max", "number", "BLEU-4 of greedy captions, in small letters without punctuation", bleu, top=100.0
+    ),
     Measure("exact", "max", "percent", "share of captions that are a reference", mean, share=True, linear=True),
 )
 JUDGED = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -29,7 +30,7 @@ def _macro(sums: np.ndarray) -> np.ndarray:
 MEASURES = (
     Measure("accuracy", "max", "percent", "share of test documents named rightly", mean, share=True, linear=True),
     Measure("macro_f1", "max", "percent", "F1, the mean over classes", _macro, share=True),
-    Measure("loss", "min", "number", "nats: -log of the chance given to the truth", mean, linear=True),
+    Measure("loss", "min", "number", "nats: -log of the chance given to the truth", mean, linear=True, top=math.inf),
 )
 
 JUDGED = True

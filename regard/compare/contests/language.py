@@ -5,6 +5,7 @@ intervals are as if stretches were drawn one by one. All designs must cut the te
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -38,8 +39,8 @@ def _perplexity(sums: np.ndarray) -> np.ndarray:
 
 
 MEASURES = (
-    Measure("loss", "min", "number", "nats a token (of masked or blank words: of those)", mean),
-    Measure("perplexity", "min", "number", "exp of the nats a token", _perplexity),
+    Measure("loss", "min", "number", "nats a token (of masked or blank words: of those)", mean, top=math.inf),
+    Measure("perplexity", "min", "number", "exp of the nats a token", _perplexity, top=math.inf),
 )
 
 JUDGED = False
@@ -170,9 +171,7 @@ def _word(runs: Sequence[Any], read: Sequence[tuple[Corpus, Any, list[int]]], nu
     said = []
     for run, log, truth in zip(runs, logs, of_truth, strict=True):
         top = int(log[at].argmax())
-        said.append(
-            f"{_spelled(run, top)} ({log[at, top].exp():.1%}); {_spelled(run, int(targets[at]))} {truth[at].exp():.1%}"
-        )
+        said.append(f"{_spelled(run, top)} ({log[at, top].exp():.1%}), and the true word with {truth[at].exp():.1%}")
     place, row, spell = int(places[at]), first.ids.flatten().tolist(), runs[0].speller.text
     if runs[0].objective == "causal":
         asked = spell(row[max(0, place + 1 - SHOWN) : place + 1])
@@ -191,4 +190,4 @@ def _logs(net: Any, batch: Any, places: torch.Tensor) -> torch.Tensor:
 
 
 def _spelled(run: Any, id: int) -> str:
-    return run.speller.text([id]).strip() or run.words.token(id)
+    return run.speller.text([id]).replace("\n", "⏎").strip() or run.words.token(id)

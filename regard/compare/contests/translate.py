@@ -45,7 +45,7 @@ def sentence_bleu(counts: np.ndarray) -> np.ndarray:
 
 
 MEASURES = (
-    Measure("bleu", "max", "number", f"BLEU of greedy translations ({SIGNATURE})", bleu),
+    Measure("bleu", "max", "number", f"BLEU of greedy translations ({SIGNATURE})", bleu, top=100.0),
     Measure("exact", "max", "percent", "share of translations that are the reference", mean, share=True, linear=True),
 )
 
