@@ -63,16 +63,19 @@ def _lines(model: Imported, file: str | Path, rows: int) -> list[Batch]:
                 break
     if not asked:
         raise UserError(f"{file} has no line that can be asked about")
-    return [_batch(model.net, asked[i : i + AT_ONCE], mask_id, causal) for i in range(0, len(asked), AT_ONCE)]
+    return [
+        _batch(model.net, asked[i : i + AT_ONCE], None if causal else mask_id) for i in range(0, len(asked), AT_ONCE)
+    ]
 
 
-def _batch(net: Any, rows: Sequence[tuple[list[int], list[int]]], mask_id: int | None, causal: bool) -> Batch:
+def _batch(net: Any, rows: Sequence[tuple[list[int], list[int]]], mask_id: int | None) -> Batch:
+    """Without a mask each token is asked from the place before it."""
     block, mask = padded([torch.tensor(ids) for ids, _ in rows], 0)
     words = torch.tensor([ids[place] for ids, places in rows for place in places])
-    if not causal:
+    if mask_id is not None:
         for i, (_, places) in enumerate(rows):
             block[i, places] = mask_id
-    wide, back = block.shape[1], int(causal)
+    wide, back = block.shape[1], int(mask_id is None)
     at = torch.tensor([i * wide + place - back for i, (_, places) in enumerate(rows) for place in places])
 
     def said() -> Tensor:

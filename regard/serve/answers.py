@@ -56,6 +56,7 @@ def looked(
     label: str | None = None,
     what_if: Sequence[str] = (),
     faithful: bool = True,
+    evidence: Sequence[str] = (),
     other: dict[str, Any] | None = None,
     form: str = "html",
 ) -> dict[str, Any]:
@@ -65,6 +66,8 @@ def looked(
     seen: Look = model.look(text, label=label, faithful=faithful, changes=changes_of(list(what_if), text))
     if other is not None:
         seen = seen.beside(Look(other))
+    if evidence:
+        seen = seen.against(*evidence)
     return {"html": seen.html()} if form == "html" else {"data": seen.data}
 
 

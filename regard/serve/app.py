@@ -51,6 +51,7 @@ class LookAt(BaseModel):
     )
     beside: str | None = Field(None, description="Another model to stand beside it.")
     faithful: bool = True
+    evidence: list[str] = Field(default_factory=list, description="Words known to decide: how much of them was found.")
     form: Literal["html", "json"] = "html"
 
 
@@ -90,7 +91,7 @@ def make_app(
         if asked.beside:
             given = {"text": text, "label": None, "faithful": asked.faithful, "form": "data"}
             other = (await crew_of(asked.beside).ask("look", given))["data"]
-        return await crew.ask("look", {**how, "what_if": specs, "other": other})
+        return await crew.ask("look", {**how, "what_if": specs, "evidence": asked.evidence[:32], "other": other})
 
     @app.post("/predict")
     async def predict(asked: Predict) -> dict[str, Any]:
@@ -124,12 +125,13 @@ def make_app(
         what_if: Annotated[list[str] | None, Query()] = None,
         beside: str | None = None,
         faithful: bool = True,
+        evidence: Annotated[list[str] | None, Query()] = None,
     ) -> Response:
         """The page, by its address alone."""
         specs = [part for spec in what_if or [] for part in spec.split()]
-        asked = LookAt(
-            text=text, model=model, label=label or None, what_if=specs, beside=beside or None, faithful=faithful
-        )
+        known = [words for words in evidence or [] if words.strip()]
+        more: dict[str, Any] = {"what_if": specs, "faithful": faithful, "evidence": known}
+        asked = LookAt(text=text, model=model, label=label or None, beside=beside or None, **more)
         try:
             return HTMLResponse((await looked(asked))["html"])
         except Exception as problem:
@@ -145,10 +147,17 @@ def make_app(
 
     @app.get("/", response_model=None)
     async def index(
-        request: Request, text: str = "", model: str = "", label: str = "", what_if: str = "", beside: str = ""
+        request: Request,
+        text: str = "",
+        model: str = "",
+        label: str = "",
+        what_if: str = "",
+        beside: str = "",
+        evidence: str = "",
     ) -> Response:
         query = request.url.query if text.strip() else ""
         given = {"text": text, "model": model, "label": label, "what_if": what_if, "beside": beside}
+        given["evidence"] = evidence
         page = _page("index.html.j2", 200, models=list(crews), given=given, query=query)
         if token is not None:  # for the frame inside, and the next visit
             page.set_cookie("regard", token, httponly=True, samesite="strict")
