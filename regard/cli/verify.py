@@ -86,6 +86,8 @@ def _statements(
             print(f"\r\x1b[K{number}/{len(claims)} {claim.id}", end="", file=sys.stderr, flush=True)
         try:
             rows.append(run(claim, seed))
+            if claim.kind != "exact" and not sys.stderr.isatty():  # minutes: a log shows how far it is
+                print(f"{number}/{len(claims)} {claim.id}: {rows[-1].verdict}", file=sys.stderr, flush=True)
         except KeyboardInterrupt:
             print(f"\nstopped at {claim.id}; {len(rows)} of {len(claims)} were checked", file=sys.stderr)
             stopped = True
