@@ -25,7 +25,7 @@ function readHash() {
   state.special = asks.get("special") !== "0";
   state.norm = asks.get("norm") === "1";
   state.diff = asks.get("diff") === "1" && twin(state.site) !== null;
-  state.row = whole("row", rows);
+  state.row = whole("row", rows) ?? (cells && !looks(state.site) ? state.word : null);
   state.spans = spansAsked(asks.get("spans"));
   const chosen = (asks.get("heads") || "").split(".").filter(Boolean).map(Number).filter((h) => Number.isInteger(h) && h >= 0 && h < heads);
   state.heads = chosen.length ? chosen : null;

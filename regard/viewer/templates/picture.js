@@ -80,5 +80,5 @@ function wireCells() {
     const img = document.querySelector("#text .stage img");
     over(img, ...cells.grid, veiled.weights, 512).toBlob((blob) => save(`${stem()}.png`, "image/png", blob), "image/png");
   });
-  if (look.weights) showCells(look.weights);
+  if (look.weights && !veiled.weights) showCells(look.weights);  // the address may have asked for others
 }
