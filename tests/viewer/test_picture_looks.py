@@ -235,7 +235,7 @@ def test_a_word_of_the_caption_is_asked_about(caption, show):
     opened.page.wait_for_function("document.querySelector('#faithfulness .verdict').textContent.startsWith('“w8”')")
     strongest = int(np.argmax(look.data["questions"][2]["weights"]))
     assert f"row {strongest // 6 + 1}, column {strongest % 6 + 1}" in opened.page.inner_text("#strongest")
-    again = show(look, "#word=2")  # the address keeps it
+    again = show(look, "#word=2&site=decoder.attention.attend")  # the address keeps it
     assert f"row {strongest // 6 + 1}, column {strongest % 6 + 1}" in again.page.inner_text("#strongest")
     again.page.wait_for_selector('#image[data-row="2"]')
     row = opened.page.inner_text("#faithfulness .measures tbody tr >> nth=0")
