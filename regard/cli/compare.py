@@ -98,7 +98,7 @@ def compare(
     }
     asked_for |= {key: value for key, value in given.items() if value is not None}
     place = out or _free(task, data)
-    with _tidy(place):
+    with _tidy(place, dry_run):
         if replay is not None:
             asked = take_over(replay, place)
         else:
@@ -131,18 +131,24 @@ def compare(
 
 
 @contextlib.contextmanager
-def _tidy(place: Path) -> Iterator[None]:
-    """What was asked for in vain leaves nothing behind: a folder that was made here goes again."""
+def _tidy(place: Path, dry: bool) -> Iterator[None]:
+    """What was asked for in vain, or only tried, leaves nothing behind: a folder that was made here goes again."""
     made = [folder for folder in (place, *place.parents) if not folder.exists()]
+    kept = False
     try:
         yield
+        kept = not dry
     except UserError:
-        if made and not (place / "runs").exists():
+        raise
+    except BaseException:  # stopped: the same command goes on
+        kept = True
+        raise
+    finally:
+        if made and not kept and not (place / "runs").exists():
             shutil.rmtree(place, ignore_errors=True)
             for folder in made[1:]:
                 with contextlib.suppress(OSError):
                     folder.rmdir()
-        raise
 
 
 def tell(found: dict[str, Any], place: Path, json_: bool) -> None:

@@ -85,6 +85,11 @@ def test_a_dry_run_says_what_would_be_done(home):
     said = call("classify", "reviews.jsonl", *SMALL, "--budget", "3steps", "--out", "c", "--dry-run").stdout
     assert "2 runs of 3 steps, 2 to do" in said
     assert "MB" in said
+    assert not (home / "c").exists()
+    call("classify", "reviews.jsonl", *SMALL, "--budget", "3steps", "--out", "c", "-q")
+    kept = (home / "c/results.json").read_bytes()
+    call("classify", "reviews.jsonl", *SMALL, "--budget", "3steps", "--out", "c", "--dry-run")
+    assert (home / "c/results.json").read_bytes() == kept  # what was there stays
 
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("compare-*.yaml"))
