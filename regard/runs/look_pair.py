@@ -134,6 +134,10 @@ class Pair(Subject):
         """Of a Transformer's layers the last but one aligns best as a rule (Garg et al. 2019, section 3.2)."""
         return self.crossing[max(0, len(self.crossing) - 2)]
 
+    @property
+    def first(self) -> str:
+        return self.speaking
+
     def picture(self, seen: list[AttentionMap]) -> Picture | None:
         site = next((m for m in seen if m.site == self.speaking), None)
         if site is None or not self.groups:

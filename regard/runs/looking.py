@@ -40,6 +40,7 @@ def seen_by(
         "tokens": [{k: v for k, v in t.items() if k != "fixed"} for t in subject.tokens],
         "maps": [_stored(m) for m in shown],
         "notes": list(notes),
+        "first": subject.first,
         "asked": f"{subject.said}({shortened(subject.labels[0])})"
         if len(subject.labels) == 1
         else f"{subject.said} of a word",

@@ -59,6 +59,11 @@ class Subject(ABC):
         return [-1 if t["special"] or t.get("fixed") or t["word"] is None else int(t["word"]) for t in self.tokens]
 
     @property
+    def first(self) -> str:
+        """The site that the page opens with, if not the first one."""
+        return ""
+
+    @property
     def title(self) -> str:
         """What the page is called."""
         return self.text

@@ -29,6 +29,7 @@ OPTIONAL = {
     "answer": None,
     "without": None,
     "judged_by": "",
+    "first": "",
     "questions": None,
     "instead": {},
     "changes": None,

@@ -59,6 +59,8 @@ def test_a_difference_and_a_translation_say_why_there_are_no_figures(show, two, 
     page = show(two[0], f"#site={SITE}&head=1&mode=single&diff=1")
     assert "explains neither run" in page.page.inner_text("#judged .verdict")
     look, _, subject = translated
+    opened = show(look)  # with the alignment, before anything is chosen
+    assert opened.page.inner_text("#large-title").startswith(subject.speaking)
     inside = next(m["site"] for m in look.data["maps"] if m["columns"] == "before")
     page = show(look, f"#site={inside}&head=0&mode=single")
     assert "written by the model itself" in page.page.inner_text("#judged .verdict")

@@ -83,7 +83,7 @@ async function showMap(state) {
     const at = sheet.at;
     readCell(at && at.site === site && at.row < shown.rows && at.column < shown.columns ? at : null);
   }
-  $("range").textContent = `${shown.signed ? `−${number(shown.peak)} (the second run more) to ` : "0 to "}${number(shown.peak)}. ` +
+  $("range").textContent = shown.signed && !shown.peak ? "There is no difference." : `${shown.signed ? `−${number(shown.peak)} (the second run more) to ` : "0 to "}${number(shown.peak)}. ` +
     `Kept in 256 steps of ${number(shown.step)}: a number read here is right to half a step for each token in it.`;
   const stops = shown.signed ? SIDES : STOPS;
   document.querySelector(".ramp").style.background =

@@ -1,5 +1,5 @@
 // The state of the page, kept in its address: #site=...&head=...&mode=...&view=... and so on.
-const START = { site: 0, head: 0, mode: "single", heads: null, zoom: 1, view: look.cells ? "image" : "map", unit: "tokens", special: true, norm: false,
+const START = { site: Math.max(0, look.maps.findIndex((map) => !map.side && map.site === look.first)), head: 0, mode: "single", heads: null, zoom: 1, view: look.cells ? "image" : "map", unit: "tokens", special: true, norm: false,
   diff: false, row: null, word: null, by: "", spans: null };
 const state = { ...START };
 const siteName = (map) => (map.side ? `2:${map.site}` : map.site);
@@ -15,7 +15,8 @@ function readHash() {
   state.word = whole("word", (look.questions || []).length);
   state.by = asks.get("by") in look.instead ? asks.get("by") : "";
   if (!look.maps.length) return;
-  state.site = Math.max(0, look.maps.findIndex((map) => siteName(map) === asks.get("site")));
+  const site = look.maps.findIndex((map) => siteName(map) === asks.get("site"));
+  state.site = site >= 0 ? site : START.site;
   const [heads, rows] = look.maps[state.site].shape;
   state.head = whole("head", heads) ?? 0;
   state.mode = one("mode", ["single", "mean", "max"]);
