@@ -217,6 +217,37 @@ def dropped() -> Row:
     return "dropout, times as fast as torch's", told, "python benchmarks/dropout.py"
 
 
+def page() -> Row:
+    told = "; ".join(
+        f"{tokens} tokens {row['page_bytes'] / 1e6:.1f} MB, usable after {row['opened']['usable']:.2f} s, "
+        f"first map after {row['opened']['drawn']:.2f} s"
+        for tokens, row in result("look")["tokens"].items()
+    )
+    return "a page of 12 layers and 12 heads in Chromium", told, "python benchmarks/look.py"
+
+
+def served() -> Row:
+    found = result("serve")
+    told = (
+        f"{found['answers']:,} predictions and {found['pages']} pages, {found['kills']} kills of the model's process; "
+        f"lost {len(found['lost'])}, mixed up {found['mixed']}"
+    )
+    return f"serving {found['clients']} clients for {found['seconds']:.0f} s", told, "python benchmarks/serve.py"
+
+
+def foretold() -> Row:
+    rows = result("predict")["configurations"].values()
+    told = ", ".join(
+        f"{what} {min(r[key] for r in rows):.2f} to {max(r[key] for r in rows):.2f}"
+        for what, key in (("seconds", "seconds_ratio"), ("memory", "memory_ratio"))
+    )
+    return (
+        f"`regard cost --predict` over what is then measured, {len(rows)} models",
+        told,
+        "python benchmarks/predict.py",
+    )
+
+
 def quality() -> list[Row]:
     """How good recipes are, and how fast what is theirs; without what was not measured yet."""
     made: list[Callable[[], Row]] = [partial(documents, name) for name in ("imdb", "sst2", "mr", "trec")]
@@ -225,6 +256,7 @@ def quality() -> list[Row]:
     made += [partial(translated, name) for name in TRANSLATORS] + [aligned]
     made += [partial(interpreting, batch, kind) for batch in ("1", "16") for kind in ("float32", "float16", "int8")]
     made += [partial(recalled, name) for name in result("recall")] + [dropped]
+    made += [page, served, foretold]
     found = []
     for row in made:
         with contextlib.suppress(FileNotFoundError):
