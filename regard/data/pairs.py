@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -152,23 +153,15 @@ def text_of(ids: Sequence[int], words: Tokenizer) -> str:
 
 def encode(texts: Texts, words: Tokenizer, *, max_tokens: int | None = None) -> Pairs:
     """Tokens of pairs. A pair with a side of more than `max_tokens` is left out: cut, it would teach to stop early."""
-    sides = [[e.ids for e in words.batch([spaced(t, words) for t in part])] for part in (texts.sources, texts.targets)]
-    kept = [
-        i
-        for i, (s, t) in enumerate(zip(*sides, strict=True))
-        if max_tokens is None or max(len(s), len(t)) <= max_tokens
-    ]
-    if not kept:
-        raise UserError(f"no pair has at most {max_tokens} tokens on both sides (--set data.max_tokens=N)")
-    flat = [_flat([side[i] for i in kept]) for side in sides]
+    sides, kept = _short(texts, words, max_tokens)
+    flat = [_flat([side[i].ids for i in kept]) for side in sides]
     return Pairs(*flat[0], *flat[1], left_out=len(texts.sources) - len(kept))
 
 
 def recut(texts: Texts, words: Tokenizer, max_tokens: int, chance: float, seed: int) -> Callable[[int], Pairs]:
     """The same pairs with their words cut by BPE-dropout, anew in each epoch; those that `encode` leaves out are left
     out here too."""
-    sides = [words.batch([spaced(t, words) for t in part]) for part in (texts.sources, texts.targets)]
-    kept = [i for i, (s, t) in enumerate(zip(*sides, strict=True)) if max(len(s), len(t)) <= max_tokens]
+    _, kept = _short(texts, words, max_tokens)
     both = [
         Recut([spaced(part[i], words) for i in kept], words, chance=chance, seed=seed)
         for part in (texts.sources, texts.targets)
@@ -201,6 +194,19 @@ def plan(
             found.append(part[first : first + count])
             first += count
     return [found[i] for i in random.permutation(len(found))] if shuffle else found
+
+
+def _short(texts: Texts, words: Tokenizer, max_tokens: int | None) -> tuple[list[list[Any]], list[int]]:
+    """Both sides tokenized, and which pairs have no side of more than `max_tokens`."""
+    sides = [words.batch([spaced(t, words) for t in part]) for part in (texts.sources, texts.targets)]
+    kept = [
+        i
+        for i, (s, t) in enumerate(zip(*sides, strict=True))
+        if max_tokens is None or max(len(s), len(t)) <= max_tokens
+    ]
+    if not kept:
+        raise UserError(f"no pair has at most {max_tokens} tokens on both sides (--set data.max_tokens=N)")
+    return sides, kept
 
 
 def _flat(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:

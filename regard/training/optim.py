@@ -106,10 +106,7 @@ def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
     refused = {
         id(p) for m in model.modules() if getattr(m, "muon", None) is False for p in m.parameters() if p.requires_grad
     }
-    for m in model.modules():
-        if isinstance(m, nn.RNNBase | nn.RNNCellBase):  # its gates are matrices of their own
-            for p in m.parameters():
-                p.muon_splits = p.shape[0] // m.hidden_size  # type: ignore[attr-defined]
+    _split_gates(model)
     linears = [m for m in model.modules() if isinstance(m, nn.Linear)]
     head = id(linears[-1].weight) if linears else None
     matrices = []
@@ -120,6 +117,15 @@ def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
         if said or not (id(p) in embeddings or id(p) in refused or id(p) == head):
             matrices.append(p)
     return matrices
+
+
+def _split_gates(model: nn.Module) -> None:
+    """The gates of a recurrent net are matrices of their own, packed in one."""
+    for m in model.modules():
+        if isinstance(m, nn.RNNBase | nn.RNNCellBase):
+            for name, p in m.named_parameters():
+                if name.startswith(("weight_ih", "weight_hh")):
+                    p.muon_splits = p.shape[0] // m.hidden_size  # type: ignore[attr-defined]
 
 
 class Muon(Optimizer):
