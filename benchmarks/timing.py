@@ -19,8 +19,9 @@ from torch.profiler import ProfilerActivity, profile
 Times = dict[str, list[float]]
 
 
-def in_turns(work: Mapping[str, Callable[[], object]], rounds: int, warm: int = 2) -> Times:
-    """Seconds of each piece of work in each round. The order is drawn anew every round: none always comes first."""
+def in_turns(work: Mapping[str, Callable[[], object]], rounds: int, warm: int = 2, settle: int = 0) -> Times:
+    """Seconds of each piece of work in each round. The order is drawn anew every round: none always comes first. Before
+    the clock runs, each is done `settle` times, so that it does not find the processor's caches full of the others'."""
     order, draw = list(work), random.Random(0)
     for _ in range(warm):
         for run in work.values():
@@ -29,6 +30,8 @@ def in_turns(work: Mapping[str, Callable[[], object]], rounds: int, warm: int = 
     for _ in range(rounds):
         draw.shuffle(order)
         for name in order:
+            for _ in range(settle):
+                work[name]()
             start = time.perf_counter()
             work[name]()
             times[name].append(time.perf_counter() - start)

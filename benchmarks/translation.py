@@ -5,8 +5,8 @@
     python benchmarks/translation.py --quick    # few rounds, to see that it runs; writes nothing
 
 Hugging Face has its cache and `sdpa` attention. The weights are random and the end is never likely, so that all say 30
-words. Each contender has a process of its own, which waits while another one works; the order of a round is drawn anew.
-Before the clock runs, regard in float32 must say the same words as Hugging Face. CTranslate2 is no dependency of
+words. Each contender has a process of its own, which waits while another one works; the order of a round is drawn anew,
+and each translates once before it is timed. Before the clock runs, regard in float32 must say the same words as Hugging Face. CTranslate2 is no dependency of
 regard: it is compared where it can be imported, which --path FOLDER helps with (pip install --target FOLDER --no-deps
 ctranslate2), and the result says so where it was not. It has one thread for each batch and several batches at
 once, which is its fastest way here: two threads for one sentence took it twice the time.
@@ -205,7 +205,7 @@ def measure(rounds: int, threads: int, path: str | None, beams: int) -> dict:
     for batch in BATCHES:
         same = agreement(ask, list(pipes), batch, beams)
         jobs = {name: (name, batch, beams) for name in pipes}
-        times = timing.in_turns({name: lambda job=job: ask(job) for name, job in jobs.items()}, rounds)
+        times = timing.in_turns({name: lambda job=job: ask(job) for name, job in jobs.items()}, rounds, settle=1)
         result["batches"][str(batch)] = {"same_words_as_hugging_face": same, **report(times, batch)}
     for pipe in pipes.values():
         pipe.send(None)

@@ -20,18 +20,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.decoding.cache import Cache
-from regard.decoding.linears import Linear, linear
+from regard.decoding.linears import Linear, Make, linear
 from regard.layers import DecoderBlock, EncoderBlock, FeedForward, MultiHead, PreNorm
 from regard.mechanisms.dot import DotMechanism
 from regard.mechanisms.qkv import QKV
 from regard.memory import Memory
-from regard.places import At, Places
-from regard.seam import Dot
-
-Make = Callable[[Tensor, Tensor | None], Linear]
-
-_NOWHERE = Places(range(0), range(0))
-"""A step's bias says all that places would."""
+from regard.places import At
 
 _FEW = 8192
 """Numbers up to which a call's own cost outweighs its work."""
@@ -43,8 +37,8 @@ class Own:
     def __init__(self, layer: MultiHead, make: Make):
         m = _dot(layer)
         assert m.qkv is not None
-        self.heads, self.width, self.scale = m.heads, m.key_width, m.scale
-        self.qkv, self.out = make(m.qkv.weight, m.qkv.bias), _made(layer.out, make)
+        self.heads, self.width, n = m.heads, m.key_width, m.qkv.widths[0]
+        self.qkv, self.out = make(*_scaled(m.qkv.weight, m.qkv.bias, n, m.scale)), _made(layer.out, make)
         self.rotate = m.positions.rotate if m.positions.kind == "rotate" else None
 
     def __call__(self, x: Tensor, b: int, cache: Cache | None, bias: Tensor | None, at: At) -> Tensor:
@@ -52,7 +46,7 @@ class Own:
         if self.rotate is not None:
             qkv = torch.cat((self.rotate(qkv[:2].flatten(0, 1), at).unflatten(0, (2, b)), qkv[2:]))
         keys, values = qkv[1:] if cache is None else cache.extend(qkv[1:])
-        context = attend(qkv[0], keys, values, self.scale, bias)
+        context = attend(qkv[0], keys, values, bias)
         return self.out(context.transpose(1, 2).reshape(x.shape[0], -1))
 
 
@@ -61,13 +55,14 @@ class Source:
 
     def __init__(self, layer: MultiHead, make: Make):
         m = _dot(layer)
-        self.heads, self.width, self.scale = m.heads, m.key_width, m.scale
+        self.heads, self.width = m.heads, m.key_width
         if m.qkv is None:
-            self.query, self.both = _made(m.q, make), make(m.kv.weight, m.kv.bias)
+            weight, bias, self.both = m.q.weight, m.q.bias, make(m.kv.weight, m.kv.bias)
         else:
-            n, weight, bias = m.qkv.widths[0], m.qkv.weight, m.qkv.bias
-            self.query = make(weight[:n], None if bias is None else bias[:n])
-            self.both = make(weight[n:], None if bias is None else bias[n:])
+            n, whole, add = m.qkv.widths[0], m.qkv.weight, m.qkv.bias
+            weight, bias = whole[:n], None if add is None else add[:n]
+            self.both = make(whole[n:], None if add is None else add[n:])
+        self.query = make(*_scaled(weight, bias, len(weight), m.scale))
         self.out = _made(layer.out, make)
 
     def read(self, x: Tensor, b: int) -> Memory:
@@ -77,17 +72,19 @@ class Source:
 
     def __call__(self, x: Tensor, b: int, source: Memory, bias: Tensor | None) -> Tensor:
         q = self.query(x).view(b, -1, self.heads, self.width).transpose(1, 2)
-        context = attend(q, source.keys, source.values, self.scale, bias)
+        context = attend(q, source.keys, source.values, bias)
         return self.out(context.transpose(1, 2).reshape(x.shape[0], -1))
 
 
 class Feed:
     def __init__(self, feed: FeedForward, make: Make):
-        self.up, self.down = _made(feed.up, make), _made(feed.down, make)
-        self.activation = gelu if feed.activation is F.gelu else feed.activation
+        fused = feed.activation is F.relu and isinstance(feed.up, nn.Linear)
+        self.up, self.down = _made(feed.up, make, relu=fused), _made(feed.down, make)
+        self.activation = None if fused else gelu if feed.activation is F.gelu else feed.activation
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self.down(self.activation(self.up(x)))
+        x = self.up(x)
+        return self.down(x if self.activation is None else self.activation(x))
 
 
 class Block:
@@ -125,13 +122,13 @@ class Block:
         return self.feed_norm(x + self.feed(x))
 
 
-def attend(q: Tensor, keys: Tensor, values: Tensor, scale: float, bias: Tensor | None) -> Tensor:
-    """softmax(scale · q keysᵀ + bias) values. The fused kernel is made for many queries; for the few beams of many
-    sentences two plain products are faster on several threads."""
-    scores = Dot(q, keys, _NOWHERE, scale, bias)
+def attend(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
+    """softmax(q keysᵀ + bias) values, of queries that are scaled already and each see something. The fused kernel is
+    made for many queries; for the few beams of many sentences two plain products are faster on several threads."""
     if q.shape[2] == 1 or q.shape[2] > 16 or q.numel() <= _FEW:
-        return scores.attend(values)
-    return scores.read(scores.weights(), values)
+        return F.scaled_dot_product_attention(q, keys, values, attn_mask=bias, scale=1.0)
+    scores = q @ keys.transpose(-2, -1)
+    return (scores if bias is None else scores.add_(bias)).softmax(-1) @ values
 
 
 def gelu(x: Tensor) -> Tensor:
@@ -170,8 +167,15 @@ def _feed(block: EncoderBlock | DecoderBlock) -> FeedForward:
     return block.feed
 
 
-def _made(module: nn.Module, make: Make) -> Linear:
-    return make(module.weight, module.bias) if isinstance(module, nn.Linear) else module
+def _made(module: nn.Module, make: Make, relu: bool = False) -> Linear:
+    return make(module.weight, module.bias, relu) if isinstance(module, nn.Linear) else module
+
+
+def _scaled(weight: Tensor, bias: Tensor | None, n: int, scale: float) -> tuple[Tensor, Tensor | None]:
+    """The first n rows, which make the queries, times the scale of the scores: no step has to multiply by it."""
+    by = torch.ones(len(weight))
+    by[:n] = scale
+    return weight * by[:, None], None if bias is None else bias * by
 
 
 def prepared_norm(norm: nn.Module) -> Callable[[Tensor], Tensor]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -25,41 +26,43 @@ Linear = Callable[[Tensor], Tensor]
 """(n, in) to (n, out)."""
 
 
-def turned(weight: Tensor, bias: Tensor | None) -> Linear:
+def turned(weight: Tensor, bias: Tensor | None, relu: bool = False) -> Linear:
     """For one row. Without threads, so that a large weight is better off packed where there are some."""
     across = weight.detach().t().contiguous()
     if bias is None:
-        return across.__rmatmul__
+        return (lambda x: (x @ across).relu_()) if relu else across.__rmatmul__
     add = bias.detach()
-    return lambda x: torch.addmm(add, x, across)
+    return (lambda x: torch.addmm(add, x, across).relu_()) if relu else lambda x: torch.addmm(add, x, across)
 
 
-def whole(weight: Tensor, bias: Tensor | None) -> Linear:
+def whole(weight: Tensor, bias: Tensor | None, relu: bool = False) -> Linear:
     """float32. Both orders of a weight are kept, since how many rows will come is not known."""
     if not (torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled and weight.device.type == "cpu"):
-        return turned(weight, bias)
-    few, many = turned(weight, bias), packed(weight, bias)
+        return turned(weight, bias, relu)
+    few, many = turned(weight, bias, relu), packed(weight, bias, relu)
     if weight.numel() >= LARGE and torch.get_num_threads() > 1:
         return many
     return lambda x: few(x) if len(x) == 1 else many(x)
 
 
-def packed(weight: Tensor, bias: Tensor | None) -> Linear:
+def packed(weight: Tensor, bias: Tensor | None, relu: bool = False) -> Linear:
     """oneDNN's own order of the weight, made once. MKL would make its own anew at each product, which takes longer than
     the product of a few rows."""
     weight = weight.detach()
     ordered = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
     add, product = None if bias is None else bias.detach(), torch.ops.mkldnn._linear_pointwise
-    return lambda x: product(x, ordered, add, "none", [], "")
+    after = "relu" if relu else "none"
+    return lambda x: product(x, ordered, add, after, [], "")
 
 
-def half(weight: Tensor, bias: Tensor | None) -> Linear:
+def half(weight: Tensor, bias: Tensor | None, relu: bool = False) -> Linear:
     packed = torch.ops.quantized.linear_prepack_fp16(weight.detach(), None if bias is None else bias.detach())
-    product = torch.ops.quantized.linear_dynamic_fp16
+    known = torch.ops.quantized
+    product = known.linear_relu_dynamic_fp16 if relu else known.linear_dynamic_fp16
     return lambda x: product(x, packed)
 
 
-def eighth(weight: Tensor, bias: Tensor | None) -> Linear:
+def eighth(weight: Tensor, bias: Tensor | None, relu: bool = False) -> Linear:
     weight = weight.detach()
     # Seven bits: fbgemm adds products of pairs in sixteen, which eight would overflow on processors without VNNI.
     scales = (weight.abs().amax(1).double() / 63).clamp_min(1e-8)
@@ -71,15 +74,21 @@ def eighth(weight: Tensor, bias: Tensor | None) -> Linear:
     if shown is not None:
         shown[torch.isinf(shown)] = 0.0
     packed = torch.ops.quantized.linear_prepack(rounded, shown)
-    product = torch.ops.quantized.linear_dynamic
+    product = torch.ops.quantized.linear_relu_dynamic if relu else torch.ops.quantized.linear_dynamic
     if hidden is None or not hidden.any():
         return lambda x: product(x, packed, True)
     return lambda x: product(x, packed, True).add_(hidden)
 
 
-KINDS: dict[str, Callable[[Tensor, Tensor | None], Linear]] = {WHOLE: whole, "float16": half, "int8": eighth}
+class Make(Protocol):
+    """A map of weight (out, in) and bias, and max(0, ·) of what it gives where asked for, in the same pass."""
+
+    def __call__(self, weight: Tensor, bias: Tensor | None, relu: bool = False) -> Linear: ...
 
 
-def linear(precision: str) -> Callable[[Tensor, Tensor | None], Linear]:
-    """How linear maps of this precision are made of weight (out, in) and bias."""
+KINDS: dict[str, Make] = {WHOLE: whole, "float16": half, "int8": eighth}
+
+
+def linear(precision: str) -> Make:
+    """How linear maps of this precision are made."""
     return named.find("precision", precision, KINDS)
