@@ -6,10 +6,10 @@
 
 Hugging Face has its cache and `sdpa` attention. The weights are random and the end is never likely, so that all say 30
 words. Each contender has a process of its own, which waits while another one works; the order of a round is drawn anew,
-and each translates once before it is timed. Before the clock runs, regard in float32 must say the same words as Hugging Face. CTranslate2 is no dependency of
-regard: it is compared where it can be imported, which --path FOLDER helps with (pip install --target FOLDER --no-deps
-ctranslate2), and the result says so where it was not. It has one thread for each batch and several batches at
-once, which is its fastest way here: two threads for one sentence took it twice the time.
+and each translates once before it is timed. Before the clock runs, regard in float32 must say the same words as Hugging
+Face. CTranslate2 is no dependency of regard: it is compared where it can be imported, which --path FOLDER helps with
+(pip install --target FOLDER --no-deps ctranslate2), and the result says so where it was not. It has one thread for each
+batch and several batches at once, which is its fastest way here: two threads for one sentence took it twice the time.
 
 float16 and int8 are weights that are rounded: float16's products are float32, int8's inputs are rounded too.
 """
