@@ -340,6 +340,12 @@ def test_a_ready_mechanism_takes_no_second_set_of_options():
         MultiHead(12, 3, ready, key_width=4)
 
 
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned:length=8"])
+def test_a_layer_refuses_positions_that_it_would_not_use(positions: str):
+    with pytest.raises(UserError, match="before the first layer"):
+        MultiHead(12, 3, positions=positions)
+
+
 def test_a_ready_mechanism_must_fit_the_layer():
     for dim, heads in ((12, 4), (24, 3)):
         with pytest.raises(UserError, match=f"12 with 3 heads does not fit a layer of width {dim} with {heads}"):

@@ -52,13 +52,19 @@ class MultiHead(nn.Module):
                 f"a ready {mechanism.name!r} of width {mechanism.dim} with {mechanism.heads} heads does not fit a "
                 f"layer of width {dim} with {heads}"
             )
+        placed = build_positions(positions, dim, heads)
+        if isinstance(positions, str) and placed.kind == "embed":
+            raise UserError(
+                f"{positions} positions are added to the words before the first layer, where a model does it; a layer "
+                "alone takes those that act inside attention: rotary, t5, alibi"
+            )
         self.mechanism = mechanisms.build(
             mechanism,
             dim,
             heads,
             memory_dim=memory_dim,
             value_width=value_width,
-            positions=build_positions(positions, dim, heads),
+            positions=placed,
             bias=bias,
             **options,
         )

@@ -158,7 +158,7 @@ def test_bias_is_asked_only_near_by(by_distance, causal):
     torch.testing.assert_close(g1, g2)
 
 
-@pytest.mark.parametrize("positions", [None, "rotary", "alibi", "t5", "sinusoidal"])
+@pytest.mark.parametrize("positions", [None, "rotary", "alibi", "t5"])
 def test_layer_equals_dot_with_a_band(positions):
     torch.manual_seed(0)
     local = MultiHead(12, 2, "local:window=4", positions=positions)
