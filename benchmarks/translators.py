@@ -1,7 +1,7 @@
 """How good the recipes for translation are: each is trained as it stands, and its translations are measured.
 
     python benchmarks/translators.py multi30k-transformer       # writes benchmarks/results/translate-RECIPE.json
-    python benchmarks/translators.py scan-length-relative scan-length-sinusoidal --seeds 3
+    python benchmarks/translators.py scan-simple --seeds 3
 
 Multi30k: BLEU, chrF and TER by sacrebleu on the validation files, which also chose the weights that are kept (by their
 loss), so these are a little too good; the official test part is not touched. SCAN: the share of commands of the test
@@ -32,8 +32,6 @@ MEASURED = {
     "multi30k-transformer": ([DATA / "multi30k/val.en.gz", DATA / "multi30k/val.de.gz"], 5),
     "multi30k-rnn": ([DATA / "multi30k/val.en.gz", DATA / "multi30k/val.de.gz"], 5),
     "scan-simple": ([DATA / "scan/simple.test.tsv.gz"], 1),
-    "scan-length-relative": ([DATA / "scan/length.test.tsv.gz"], 1),
-    "scan-length-sinusoidal": ([DATA / "scan/length.test.tsv.gz"], 1),
 }
 """The files to measure on, and the beams."""
 

@@ -17,7 +17,7 @@ Row = tuple[str, str, str]
 """What, the result, the command."""
 
 ROOT = Path(__file__).absolute().parent.parent
-TRANSLATORS = ("multi30k-transformer", "multi30k-rnn", "scan-simple", "scan-length-relative", "scan-length-sinusoidal")
+TRANSLATORS = ("multi30k-transformer", "multi30k-rnn", "scan-simple")
 START, END = "<!-- measured -->\n", "<!-- /measured -->"
 
 
@@ -199,6 +199,18 @@ def aligned() -> Row:
     return "true links between words that attention finds, generated pairs", told, "python benchmarks/alignment.py"
 
 
+def recurrent() -> Row:
+    told = "; ".join(
+        f"{kind} {between(row['times as long as plain']['fed'])}, {between(row['times as long as plain']['fed, slow'])}"
+        for kind, row in result("recurrent").items()
+        if isinstance(row, dict) and "milliseconds" in row
+    )
+    what = (
+        "a step of training a recurrent translator whose attention feeds its state, and as a plain loop would do it: "
+    )
+    return what + "times as long as one that attends to all steps at once", told, "python benchmarks/recurrent.py"
+
+
 def recalled(name: str) -> Row:
     found = result("recall")[name]
     strangers = ", ".join(f"{100 * share:.1f} % of {kind} names" for kind, share in found["strangers"].items())
@@ -253,7 +265,7 @@ def quality() -> list[Row]:
     made: list[Callable[[], Row]] = [partial(documents, name) for name in ("imdb", "sst2", "mr", "trec")]
     made += [han, context, evidence, hops, shakespeare, wikitext, blanks, transfer]
     made += [partial(writing, batch, kind) for batch in ("1", "64") for kind in ("float32", "float16")]
-    made += [partial(translated, name) for name in TRANSLATORS] + [aligned]
+    made += [partial(translated, name) for name in TRANSLATORS] + [aligned, recurrent]
     made += [partial(interpreting, batch, kind) for batch in ("1", "16") for kind in ("float32", "float16", "int8")]
     made += [partial(recalled, name) for name in result("recall")] + [dropped]
     made += [page, served, foretold]
