@@ -63,6 +63,7 @@ ROOMS: dict[str, set[str]] = {
     | {"compare", "convert", "plugins", "demo", "demo_recall", "regard", "costing", "verify", "opening", "serve"},
     "testing": LAYERS | {"models", "inspect"},
     "regard": RUNS,
+    "__main__": {"cli"},
 }
 
 TORCH_FREE = ("errors", "settings", "cli", "data", "viewer", "report")

@@ -25,7 +25,11 @@ from regard.layers import DecoderBlock, EncoderBlock, FeedForward, MultiHead, Pr
 from regard.mechanisms.dot import DotMechanism
 from regard.mechanisms.qkv import QKV
 from regard.memory import Memory
-from regard.places import At
+from regard.places import At, Places
+from regard.seam import Dot, normalise
+
+_NOWHERE = Places(range(0), range(0))
+"""A step's bias says all that places would."""
 
 _FEW = 8192
 """Numbers up to which a call's own cost outweighs its work."""
@@ -126,9 +130,9 @@ def attend(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tens
     """softmax(q keysᵀ + bias) values, of queries that are scaled already and each see something. The fused kernel is
     made for many queries; for the few beams of many sentences two plain products are faster on several threads."""
     if q.shape[2] == 1 or q.shape[2] > 16 or q.numel() <= _FEW:
-        return F.scaled_dot_product_attention(q, keys, values, attn_mask=bias, scale=1.0)
+        return Dot(q, keys, _NOWHERE, 1.0, bias).attend(values)
     scores = q @ keys.transpose(-2, -1)
-    return (scores if bias is None else scores.add_(bias)).softmax(-1) @ values
+    return normalise(scores if bias is None else scores.add_(bias), None) @ values
 
 
 def gelu(x: Tensor) -> Tensor:
