@@ -39,9 +39,7 @@ def table(name: str) -> str:
     parts = ", ".join(
         f"{items[part]:,} {said}" for part, said in (("train", "to learn from"), ("test", "to be measured on"))
     )
-    where = (
-        f"{machine['cpu']}, {machine['threads']} thread beside other work, torch {machine['torch']}, {machine['date']}"
-    )
+    where = f"{machine['cpu']}, threads: {machine['threads']}, torch {machine['torch']}, {machine['date']}"
     lines += [f"{found['budget']} each, {found['seeds']} seeds; {parts} ({where}).", ""]
     lines += ["| " + " | ".join([*heads, "to be told from the first"]) + " |", "|" + "---|" * (len(heads) + 1)]
     lines += ["| " + " | ".join(told(row, measure, shown)) + " |" for row in found["rows"]]

@@ -74,7 +74,8 @@ class Dot:
 
     def _weights(self, rows: slice, allowed: Tensor | None) -> Tensor:
         """Of these queries; `bias` and `allowed` may have one row for all."""
-        logits = (self.query[:, :, rows] * self.scale) @ self.key.transpose(-2, -1)
+        query = self.query[:, :, rows]
+        logits = (query if self.scale == 1.0 else query * self.scale) @ self.key.transpose(-2, -1)
         if self.bias is not None:
             logits = logits + (self.bias[..., rows, :] if self.bias.shape[-2] > 1 else self.bias)
         return normalise(logits, allowed if allowed is None or allowed.shape[-2] == 1 else allowed[..., rows, :])

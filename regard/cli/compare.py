@@ -97,6 +97,10 @@ def compare(
         "generate": generate,
     }
     asked_for |= {key: value for key, value in given.items() if value is not None}
+    if data:  # files that are named here go before what a recipe would generate
+        if generate:
+            raise UserError(f"{data[0]} or --generate {generate}? give one of them")
+        asked_for.pop("generate", None)
     place = out or _free(task, data)
     with _tidy(place, dry_run):
         if replay is not None:

@@ -26,7 +26,7 @@ from regard.mechanisms.dot import DotMechanism
 from regard.mechanisms.qkv import QKV
 from regard.memory import Memory
 from regard.places import At, Places
-from regard.seam import Dot, normalise
+from regard.seam import Dot
 
 _NOWHERE = Places(range(0), range(0))
 """A step's bias says all that places would."""
@@ -129,10 +129,10 @@ class Block:
 def attend(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
     """softmax(q keysᵀ + bias) values, of queries that are scaled already and each see something. The fused kernel is
     made for many queries; for the few beams of many sentences two plain products are faster on several threads."""
+    scores = Dot(q, keys, _NOWHERE, 1.0, bias)
     if q.shape[2] == 1 or q.shape[2] > 16 or q.numel() <= _FEW:
-        return Dot(q, keys, _NOWHERE, 1.0, bias).attend(values)
-    scores = q @ keys.transpose(-2, -1)
-    return normalise(scores if bias is None else scores.add_(bias), None) @ values
+        return scores.attend(values)
+    return scores.read(scores.weights(), values)
 
 
 def gelu(x: Tensor) -> Tensor:
@@ -177,7 +177,7 @@ def _made(module: nn.Module, make: Make, relu: bool = False) -> Linear:
 
 def _scaled(weight: Tensor, bias: Tensor | None, n: int, scale: float) -> tuple[Tensor, Tensor | None]:
     """The first n rows, which make the queries, times the scale of the scores: no step has to multiply by it."""
-    by = torch.ones(len(weight))
+    by = weight.new_ones(len(weight))
     by[:n] = scale
     return weight * by[:, None], None if bias is None else bias * by
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -90,6 +91,16 @@ def test_a_dry_run_says_what_would_be_done(home):
     kept = (home / "c/results.json").read_bytes()
     call("classify", "reviews.jsonl", *SMALL, "--budget", "3steps", "--out", "c", "--dry-run")
     assert (home / "c/results.json").read_bytes() == kept  # what was there stays
+
+
+def test_files_go_before_what_a_recipe_generates(home):
+    (home / "r.yaml").write_text("task: classify\ngenerate: reviews:count=900\nmodels: [tfidf, nb-svm]\nseeds: 1\n")
+    words = ["classify", "reviews.jsonl", "--config", "r.yaml", "--out", "c", "--dry-run"]
+    parts = re.search(r"items: (\d+) train, (\d+) valid, (\d+) test", call(*words).stdout)
+    assert parts is not None
+    assert sum(map(int, parts.groups())) == len((home / "reviews.jsonl").read_text().splitlines())
+    with pytest.raises(UserError, match="give one of them"):
+        call(*words, "--generate", "reviews:count=900")
 
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("compare-*.yaml"))
