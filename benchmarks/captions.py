@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from seeds import interval
 from timing import machine
 
 import regard
@@ -88,16 +89,6 @@ def measure(seed: int, blank: bool, changed: list[str], runs: Path) -> dict[str,
     return row
 
 
-def interval(values: list[float]) -> dict[str, float] | None:
-    """Mean with its 95 % interval (Student's t), of two or more."""
-    if len(values) < 2:
-        return None
-    from scipy import stats
-
-    half = float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
-    return {"mean": float(np.mean(values)), "low": float(np.mean(values)) - half, "high": float(np.mean(values)) + half}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
@@ -117,9 +108,8 @@ def main() -> None:
         told[name] = [measure(seed, blank, args.changed, args.runs) for seed in wanted]
     for way in WAYS:
         pairs = zip(told["looking"], told["blanked"], strict=False)
-        gain = interval([a[way]["bleu4"] - b[way]["bleu4"] for a, b in pairs])
-        told.setdefault("gain", {})[way] = gain
-        if gain:
+        if gains := [a[way]["bleu4"] - b[way]["bleu4"] for a, b in pairs]:
+            gain = told.setdefault("gain", {})[way] = interval(gains)
             print(f"gain from looking, {way}: {gain['mean']:.2f} ({gain['low']:.2f} to {gain['high']:.2f})")
     if not args.dry:
         RESULT.write_text(json.dumps({**told, "machine": machine()}, indent=1) + "\n")

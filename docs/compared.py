@@ -11,6 +11,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from page import fill
+
 ROOT = Path(__file__).absolute().parent.parent
 PAGE = ROOT / "docs" / "compared.md"
 SHARES = ("accuracy", "exact")
@@ -30,12 +32,12 @@ def told(row: dict[str, Any], measure: str, shown: list[str]) -> list[str]:
 
 
 def table(name: str) -> str:
-    found = json.loads((ROOT / "benchmarks" / "results" / f"compare-{name}.json").read_text())
+    found = json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
     measure, items, machine = found["measure"], found["items"], found["machine"]
     heads = ["rank", "design", measure, "95 % interval", "seeds", "steps", "training", "answer", "parameters"]
     shown = [key for key in ("evidence", "faithful") if any(row.get(key) is not None for row in found["rows"])]
     heads += shown
-    lines = [f"    regard compare --config recipes/compare-{name}.yaml --out compared/{name}", ""]
+    lines = [f"    regard compare --config recipes/{name}.yaml --out {name.replace('-', 'd/', 1)}", ""]
     parts = ", ".join(
         f"{items[part]:,} {said}" for part, said in (("train", "to learn from"), ("test", "to be measured on"))
     )
@@ -47,12 +49,8 @@ def table(name: str) -> str:
 
 
 def main() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    for name in re.findall(r"<!-- compare-(\S+) -->", page):
-        start, end = f"<!-- compare-{name} -->\n", f"<!-- /compare-{name} -->"
-        before, rest = page.split(start)
-        page = f"{before}{start}\n{table(name)}\n\n{end}{rest.split(end)[1]}"
-    PAGE.write_text(page, encoding="utf-8")
+    for name in re.findall(r"<!-- (compare-\S+) -->", PAGE.read_text(encoding="utf-8")):
+        fill(PAGE, name, table(name))
 
 
 if __name__ == "__main__":

@@ -13,12 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from page import fill
+
 Row = tuple[str, str, str]
 """What, the result, the command."""
 
 ROOT = Path(__file__).absolute().parent.parent
 TRANSLATORS = ("multi30k-transformer", "multi30k-rnn", "scan-simple")
-START, END = "<!-- measured -->\n", "<!-- /measured -->"
 
 
 def result(name: str) -> dict[str, Any]:
@@ -286,10 +287,7 @@ def main() -> None:
     where = f"{machine['cpu']}, {machine['cores']} cores, torch {machine['torch']}, {when}"
     table += f"\nOn {where}; medians, with 95 % intervals. Speeds were measured side by side, with little else "
     table += "running; how good recipes are, beside other work.\n"
-    readme = ROOT / "README.md"
-    text = readme.read_text()
-    pattern = re.compile(re.escape(START) + ".*?" + re.escape(END), re.S)
-    readme.write_text(pattern.sub(lambda _: START + table + END, text))
+    fill(ROOT / "README.md", "measured", table)
 
 
 if __name__ == "__main__":
