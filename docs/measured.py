@@ -222,6 +222,35 @@ def recalled(name: str) -> Row:
     return f"birthplaces of people set aside, {name} book", told, f"python benchmarks/recall.py {name}"
 
 
+def hanging() -> Row:
+    """What recall hangs on; the whole table stands in docs/recall.md."""
+    found = result("recall_ablations")
+    rows = {"commonest place": found["commonest place"], **found["rows"]}
+    told = ", ".join(f"{name} {100 * row['mean']:.1f} %" for name, row in rows.items())
+    what = f"birthplaces from the weights, {found['steps']} steps, mean of three seeds: with other attention"
+    return what, told, "python benchmarks/recall_ablations.py"
+
+
+def scenes() -> Row:
+    found = result("scenes")
+    least, took = found["least"], max(row["seconds"] for row in found["seeds"])
+    told = f"{100 * least['exact']:.1f} % said exactly, {100 * least['pointing']:.1f} % of attention on the thing named"
+    what = f"generated scenes, pairs never seen together, least of {len(found['seeds'])} seeds, {took:.0f} s"
+    return what, told, "python benchmarks/scenes.py"
+
+
+def captioned() -> Row:
+    found = result("captions")
+    mean = {kind: [row["consensus"]["bleu4"] for row in found[kind]] for kind in ("looking", "blanked")}
+    told = ", ".join(f"{kind} {sum(v) / len(v):.1f}" for kind, v in mean.items() if v)
+    told += f", the best constant caption {found['constant']['best constant']['bleu4']:.1f}"
+    if gain := found.get("gain", {}).get("consensus"):
+        told += f"; gain from looking {between(gain, 'mean')}"
+    took = max(row["seconds"] for row in found["looking"]) / 60
+    what = f"Flickr8k at 64 x 64, BLEU-4 on the dev part, {len(found['looking'])} seed(s), {took:.0f} minutes at most"
+    return what, told, "python benchmarks/captions.py"
+
+
 def dropped() -> Row:
     found = result("dropout")
     told = (
@@ -268,7 +297,8 @@ def quality() -> list[Row]:
     made += [partial(writing, batch, kind) for batch in ("1", "64") for kind in ("float32", "float16")]
     made += [partial(translated, name) for name in TRANSLATORS] + [aligned, recurrent]
     made += [partial(interpreting, batch, kind) for batch in ("1", "16") for kind in ("float32", "float16", "int8")]
-    made += [partial(recalled, name) for name in result("recall")] + [dropped]
+    made += [partial(recalled, name) for name in result("recall")]
+    made += [hanging, scenes, captioned, dropped]
     made += [page, served, foretold]
     found = []
     for row in made:
