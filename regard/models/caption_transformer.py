@@ -64,18 +64,13 @@ class CaptionTransformer(nn.Module):
         self.decoder_norm = nn.LayerNorm(c.dim)
         nn.init.normal_(self.embed.weight, std=c.dim**-0.5)
 
-    def forward(
-        self, pictures: Tensor, target: Tensor, *, places: Tensor | None = None, gist: bool = False
-    ) -> Tensor | tuple[Tensor, Tensor]:
+    def forward(self, pictures: Tensor, target: Tensor, *, places: Tensor | None = None) -> Tensor:
         """pictures (b, height, width, 3), target (b · w, n) of w captions each, from [BOS] on, to logits of the next
-        word (b · w, n, vocab), or (k, vocab) of some places only, counted through all rows. With `gist` also to logits
-        of any word from each picture as a whole, (b, vocab)."""
+        word (b · w, n, vocab), or (k, vocab) of some places only, counted through all rows."""
         several = len(target) // len(pictures)
         rows = torch.arange(len(pictures), device=target.device).repeat_interleave(several)
-        grid = self.encode(pictures)
-        memories = [m.select(rows) for m in self.read(grid)] if several > 1 else self.read(grid)
-        logits = self.decode(target, memories, places=places)
-        return (logits, self.head(grid.mean((1, 2)))) if gist else logits
+        memories = self.read(self.encode(pictures))
+        return self.decode(target, [m.select(rows) for m in memories] if several > 1 else memories, places=places)
 
     def encode(self, pictures: Tensor, *, mask: Tensor | None = None) -> Tensor:
         """M (b, rows, columns, dim)."""

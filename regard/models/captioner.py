@@ -68,18 +68,13 @@ class Captioner(nn.Module):
         self.decoder = Fed(c.dim, attention, c.cell, 1, c.dropout)
         nn.init.normal_(self.embed.weight, std=c.dim**-0.5)
 
-    def forward(
-        self, pictures: Tensor, target: Tensor, *, places: Tensor | None = None, gist: bool = False
-    ) -> Tensor | tuple[Tensor, Tensor]:
+    def forward(self, pictures: Tensor, target: Tensor, *, places: Tensor | None = None) -> Tensor:
         """pictures (b, height, width, 3), target (b · w, n) of w captions each, from [BOS] on, to logits of the next
-        word (b · w, n, vocab), or (k, vocab) of some places only, counted through all rows. With `gist` also to logits
-        of any word from each picture as a whole, (b, vocab)."""
-        grid = self.encode(pictures)
-        memory, start = self.read(grid)
+        word (b · w, n, vocab), or (k, vocab) of some places only, counted through all rows."""
+        memory, start = self.read(self.encode(pictures))
         several = len(target) // len(pictures)
         start = tuple(part.repeat_interleave(several, 1) for part in start)
-        logits = self.decode(target, memory, start, places=places)
-        return (logits, self.head(grid.mean((1, 2)))) if gist else logits
+        return self.decode(target, memory, start, places=places)
 
     def encode(self, pictures: Tensor, *, mask: Tensor | None = None) -> Tensor:
         """M (b, rows, columns, dim)."""

@@ -63,12 +63,10 @@ class WordSettings(TokenizerSettings):
 @dataclass(frozen=True)
 class CaptionSettings(Settings):
     """`smoothing` is the share of the chance that all words have alike in what is learnt; `doubly` the weight of the
-    doubly stochastic term, `gist` that of words said from the picture as a whole (tasks/caption.py); `augment` how
-    pictures are changed in training."""
+    doubly stochastic term (tasks/caption.py); `augment` how pictures are changed in training."""
 
     smoothing: float = 0.1
     doubly: float = 0.0
-    gist: float = 0.0
     augment: Augment = field(default_factory=Augment)
     data: Data = field(default_factory=Data)
     tokenizer: WordSettings = field(default_factory=WordSettings)
@@ -107,9 +105,8 @@ def check(settings: CaptionSettings) -> None:
         raise UserError(f"smoothing is a share from 0 to below 1, and was given {settings.smoothing}")
     if not 0 <= data.hide <= 1:
         raise UserError(f"data.hide is a share from 0 to 1, and was given {data.hide}")
-    for name in ("doubly", "gist"):
-        if getattr(settings, name) < 0:
-            raise UserError(f"{name} is a weight of 0 or more, and was given {getattr(settings, name)}")
+    if settings.doubly < 0:
+        raise UserError(f"doubly is a weight of 0 or more, and was given {settings.doubly}")
     if not 0 < data.valid_fraction < 1:
         raise UserError(f"data.valid_fraction lies between 0 and 1, and was given {data.valid_fraction}")
     for name, least in (("size", 8), ("batch", 1), ("captions", 1), ("longest", 1), ("scored", 0)):
@@ -230,7 +227,6 @@ def task(
         seed=settings.seed,
         smoothing=settings.smoothing,
         doubly=settings.doubly,
-        gist=settings.gist,
         augment=settings.augment,
         hide=data.hide,
         blank=data.blank,

@@ -1,11 +1,9 @@
 """Say what a picture shows: pictures in batches, each with some of its captions, which share what was seen.
 
-    loss = Σ_t -log P(w_t | w_<t, picture)  + λ Σ_xy (1 - Σ_t α_t[x, y])²  + γ Σ_t -log P(w_t | mean of M)
+    loss = Σ_t -log P(w_t | w_<t, picture)  + λ Σ_xy (1 - Σ_t α_t[x, y])²
 
 Words are smoothed as in translation. The second term, of weight `doubly` (λ), makes attention over all words of a
-caption come to about one at each place (Xu et al. 2015, 4.2.1, doubly stochastic attention). The third, of weight
-`gist` (γ), has every word said from the picture as a whole, whatever stands before it (a bag of words, as in Zhao et
-al. 2017, Learning Discourse-level Diversity, 4.3), so that the eye learns from each of them at once.
+caption come to about one at each place (Xu et al. 2015, 4.2.1, doubly stochastic attention); a term like any other.
 """
 
 from __future__ import annotations
@@ -48,8 +46,7 @@ class CaptionBatch:
 
     @property
     def counts(self) -> dict[str, float]:
-        words, captions = float(len(self.words)), float(len(self.target))
-        return {"words": words, "doubly": captions, "gist": words}
+        return {"words": float(len(self.words)), "doubly": float(len(self.target))}
 
 
 class Caption:
@@ -69,7 +66,6 @@ class Caption:
         seed: int,
         smoothing: float = 0.1,
         doubly: float = 0.0,
-        gist: float = 0.0,
         augment: Augment = Augment(),  # noqa: B008 - frozen
         hide: float = 0.0,
         blank: bool = False,
@@ -79,7 +75,7 @@ class Caption:
         self.valid_pictures, self.valid_captions = valid_pictures, valid_captions
         self.several = min(several, max(map(len, captions)))
         self.seed, self.smoothing, self.doubly, self.augment, self.blank = seed, smoothing, doubly, augment, blank
-        self.hide, self.gist, self.scored = hide, gist, scored
+        self.hide, self.scored = hide, scored
         self.monitor = "loss" if scored is None else "bleu"
         self.mode: Literal["max", "min"] = "min" if scored is None else "max"
 
@@ -105,21 +101,15 @@ class Caption:
 
     def loss(self, model: nn.Module, batch: CaptionBatch) -> Mapping[str, Term]:
         if not self.doubly:
-            return self._words(model, batch)
+            return {"words": self._words(model, batch)}
         with kept_maps(model) as kept:
-            terms = self._words(model, batch)
+            words = self._words(model, batch)
         spent = (stacked(kept, len(batch.target)) * batch.real[..., None]).sum(1)
-        return {**terms, "doubly": Term(((1 - spent) ** 2).sum(), self.doubly)}
+        return {"words": words, "doubly": Term(((1 - spent) ** 2).sum(), self.doubly)}
 
-    def _words(self, model: nn.Module, batch: CaptionBatch) -> dict[str, Term]:
-        told = model(batch.pictures, batch.target, places=batch.places, gist=bool(self.gist))
-        logits, whole = told if self.gist else (told, None)
-        words = Term(F.cross_entropy(logits, batch.words, reduction="sum", label_smoothing=self.smoothing))
-        if whole is None:
-            return {"words": words}
-        row = batch.places // batch.target.shape[1]
-        chances = whole.log_softmax(-1)[row * len(whole) // len(batch.target), batch.words]
-        return {"words": words, "gist": Term(-chances.sum(), self.gist)}
+    def _words(self, model: nn.Module, batch: CaptionBatch) -> Term:
+        logits = model(batch.pictures, batch.target, places=batch.places)
+        return Term(F.cross_entropy(logits, batch.words, reduction="sum", label_smoothing=self.smoothing))
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         found = measure(model, self.valid_pictures, self.valid_captions, blank=self.blank, batch=self.size)

@@ -14,7 +14,7 @@ import torch
 from regard.errors import UserError
 from regard.models.captioner import Config
 from regard.tasks.augment import Augment
-from regard.tasks.caption import Caption, measure, share_on
+from regard.tasks.caption import GREY, Caption, measure, share_on
 from regard.tasks.caption_scores import scores
 
 RANDOM = np.random.default_rng(0)
@@ -139,7 +139,7 @@ def test_the_loss_of_words_is_what_measure_says():
 
 
 def test_doubly_stochastic_attention_is_a_term():
-    job, net = task(doubly=0.5, gist=0.1), model()
+    job, net = task(doubly=0.5), model()
     batch = job.batch(np.array([1, 3]), 0)
     terms = job.loss(net, batch)
     assert terms["doubly"].weight == 0.5
@@ -151,29 +151,13 @@ def test_doubly_stochastic_attention_is_a_term():
     assert net.decoder.attention.mechanism.q.weight.grad.abs().sum() > 0
 
 
-@pytest.mark.parametrize("blank", [False, True])
-def test_the_gist_is_every_word_from_the_picture_as_a_whole(blank):
-    job, net = task(gist=0.3, blank=blank), model()
-    batch = job.batch(np.array([1, 3, 4]), 0)
-    term = job.loss(net, batch)["gist"]
-    whole = net.head(net.encode(batch.pictures).mean((1, 2))).log_softmax(-1).detach()
-    wanted = 0.0
-    for row, (ids, real) in enumerate(zip(batch.target.tolist(), batch.real.tolist(), strict=True)):
-        said = [*ids[1 : sum(real)], 3]  # what stands after each real place
-        wanted -= sum(float(whole[0 if blank else row // 2, word]) for word in said)
-    assert term.weight == 0.3
-    assert float(term.sum.detach()) == pytest.approx(wanted, rel=1e-5)
-    term.sum.backward()
-    assert net.sight.eye.out.bias.grad.abs().sum() > 0
-    assert net.decoder.join.weight.grad is None
-
-
 def test_blanked_pictures_say_nothing():
     job, net = task(blank=True), model().eval()
     first, other = (job.batch(np.array([i]), 0) for i in (0, 2))
     assert (first.pictures == other.pictures).all()
     shown = measure(net, PICTURES, CAPTIONS, blank=True)
     assert shown == measure(net, PICTURES[::-1].copy(), CAPTIONS, blank=True)
+    assert shown == pytest.approx(measure(net, np.full_like(PICTURES, GREY), CAPTIONS))  # one stands for all
     assert shown != measure(net, PICTURES, CAPTIONS)
 
 
