@@ -10,18 +10,16 @@ and such with infinite numbers, are left out, counted and named.
 
 from __future__ import annotations
 
-import hashlib
 import math
-import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from regard.data.images import ENDINGS, Files, Notes, Pictures, Unreadable
+from regard.data.images import ENDINGS, Files, Notes, Pictures, Unreadable, kept
 from regard.errors import UserError
 
 KINDS = (".npz", ".safetensors", ".npy")
@@ -57,16 +55,16 @@ def _npz(path: Path) -> Files:
         archive = zipfile.ZipFile(path)
     except (zipfile.BadZipFile, OSError):
         raise UserError(f"{path} is no .npz (a zip of arrays), or is cut short") from None
-    kept = {name.removesuffix(".npy"): name for name in archive.namelist() if name.endswith(".npy")}
+    inside = {name.removesuffix(".npy"): name for name in archive.namelist() if name.endswith(".npy")}
 
     def load(name: str) -> np.ndarray:
         try:
-            with archive.open(kept[name]) as file:
+            with archive.open(inside[name]) as file:
                 return _array(file)
         except (zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError, EOFError):
             raise Unreadable("arrays cannot be unpacked and are left out") from None
 
-    return Files(path, sorted(kept), load, features=True)
+    return Files(path, sorted(inside), load, features=True)
 
 
 def _safetensors(path: Path) -> Files:
@@ -137,26 +135,23 @@ def grid(array: np.ndarray) -> np.ndarray:
 
 def read(source: Files, names: Iterable[str], told: Callable[[int], Any] | None = None) -> Pictures:
     """The named arrays, each once, as Pictures of (n, rows, columns, width) on disk."""
-    notes, kept, shape = Notes(), list[str](), None
-    digest = hashlib.blake2b(b"features", digest_size=16)
-    with tempfile.TemporaryFile() as room:
-        for name in names:
-            try:
-                array = grid(source.open(name))
-                if shape is not None and array.shape != shape:
-                    raise Unreadable(f"arrays have another shape than {shape} of the first, and are left out")
-            except Unreadable as problem:
-                notes.add(str(problem), name)
-                continue
-            shape = array.shape
-            room.write(array.tobytes())
-            digest.update(name.encode())
-            digest.update(array.tobytes())
-            kept.append(name)
-            if told is not None:
-                told(len(kept))
-        room.flush()
-        if shape is None:
-            raise UserError(f"no array of {source.path} can be read: {'; '.join(notes.lines())}")
-        whole = np.memmap(room, KEPT, "r", shape=(len(kept), *shape))
-    return Pictures(whole, kept, notes.lines(), digest.hexdigest())
+    notes = Notes()
+    found = kept(_grids(source, names, notes), notes, "features", told)
+    if found is None:
+        raise UserError(f"no array of {source.path} can be read: {'; '.join(notes.lines())}")
+    return found
+
+
+def _grids(source: Files, names: Iterable[str], notes: Notes) -> Iterator[tuple[str, np.ndarray]]:
+    """Those that can be read and have the shape of the first, with their names."""
+    shape = None
+    for name in names:
+        try:
+            array = grid(source.open(name))
+            if shape is not None and array.shape != shape:
+                raise Unreadable(f"arrays have another shape than {shape} of the first, and are left out")
+        except Unreadable as problem:
+            notes.add(str(problem), name)
+            continue
+        shape = array.shape
+        yield name, array

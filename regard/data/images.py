@@ -192,21 +192,32 @@ class Pictures:
 
 def read(source: Files, names: Iterable[str], size: int, told: Callable[[int], Any] | None = None) -> Pictures:
     """Decode the named pictures, each once, into a file that goes away with the array."""
-    wanted, notes, kept = list(names), Notes(), []
-    digest = hashlib.blake2b(f"{size}".encode(), digest_size=16)
+    notes = Notes()
+    found = kept(decoded(source, names, size, notes), notes, f"{size}", told)
+    if found is None:
+        raise UserError(f"no picture of {source.path} can be read: {'; '.join(notes.lines())}")
+    return found
+
+
+def kept(
+    found: Iterable[tuple[str, np.ndarray]], notes: Notes, salt: str, told: Callable[[int], Any] | None
+) -> Pictures | None:
+    """Named arrays of one shape as they come, each written to disk at once; None where none came."""
+    digest, names, like = hashlib.blake2b(salt.encode(), digest_size=16), list[str](), None
     with tempfile.TemporaryFile() as room:
-        for name, picture in decoded(source, wanted, size, notes):
-            room.write(picture.tobytes())
+        for name, like in found:
+            raw = like.tobytes()
+            room.write(raw)
             digest.update(name.encode())
-            digest.update(picture.tobytes())
-            kept.append(name)
+            digest.update(raw)
+            names.append(name)
             if told is not None:
-                told(len(kept))
+                told(len(names))
         room.flush()
-        if not kept:
-            raise UserError(f"no picture of {source.path} can be read: {'; '.join(notes.lines())}")
-        array = np.memmap(room, np.uint8, "r", shape=(len(kept), size, size, 3))
-    return Pictures(array, kept, notes.lines(), digest.hexdigest())
+        if like is None:
+            return None
+        whole = np.memmap(room, like.dtype, "r", shape=(len(names), *like.shape))
+    return Pictures(whole, names, notes.lines(), digest.hexdigest())
 
 
 def part(array: np.ndarray, rows: Sequence[int] | np.ndarray) -> np.ndarray:
