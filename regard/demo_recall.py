@@ -61,7 +61,7 @@ def demo(out: Path, *, people: int = PEOPLE, seed: int = 0) -> dict[str, Any]:
         for question in (*known, f"Where was {STRANGER} born?"):
             _say(console, run, question)
         tried = run.tried(read_questions(others, run.patterns))
-        measured.append((run, tried, run.measures(tried)))
+        measured.append((run, tried, run.measures(tried) | run.strange()))
     page = out / "report.html"
     shown = recall_page.page(measured, source=others.name, title="What it knows, and how sure it is")
     atomic.replace(page, shown.encode())
@@ -95,7 +95,7 @@ def _say(console: Console, run: Recaller, question: str) -> None:
 def _print(console: Console, rows: list[dict[str, Any]]) -> None:
     grid = Grid("book", *FIGURES.values(), "seconds")
     for row in rows:
-        told = [f"{row[key]:.3f}" if key == "ece" else f"{row[key]:.1%}" for key in FIGURES]
+        told = ["–" if row[k] is None else f"{row[k]:.3f}" if k == "ece" else f"{row[k]:.1%}" for k in FIGURES]
         grid.add_row(row["book"], *told, f"{row['seconds']:.0f}")
     console.print(grid)
     console.print(f"({rows[0]['rows']:,} people never asked about in training)", highlight=False)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from regard.cli import options as o
 from regard.cli.train import app, run
 from regard.cli.use import Imports, Json, RunFolder, open_run
+from regard.errors import UserError
 
 
 @app.command("recall")
@@ -84,10 +86,13 @@ def recall(
 
 def ask(
     folder: RunFolder,
-    question: Annotated[str, typer.Argument(help="A question like those of training.")],
+    question: Annotated[str, typer.Argument(help="A question like those of training; -: a line each from stdin.")],
     abstain: Annotated[
         float | None,
-        typer.Option(help="Answer only where at most this share of answers is wrong. [90 % of right answers are kept]"),
+        typer.Option(
+            help="Answer where at most this share of answers about the people set aside was wrong. [where 90 % of the "
+            "right ones are kept]"
+        ),
     ] = None,
     near: Annotated[int, typer.Option(min=0, help="How many of the nearest known names are shown.")] = 3,
     import_: Imports = None,
@@ -100,20 +105,30 @@ def ask(
     Examples:
       regard ask runs/closed "Where was Ada Lovelace born?"
       regard ask runs/open "Where was Ada Lovelace born?" --abstain 0.05 --json
+      cat questions.txt | regard ask runs/open - --json
     """
-    made = open_run(folder, import_, "ask").ask(question, abstain=abstain, near=near)
-    if json_:
-        print(json.dumps(made.as_dict(), ensure_ascii=False))
+    opened = open_run(folder, import_, "ask")
+    if question != "-":
+        _tell(opened.ask(question, abstain=abstain, near=near), json_)
         return
-    print(made)
-    for line in made.explained():
-        print(f"  {line}")
+    for line in filter(None, map(str.strip, sys.stdin)):
+        try:
+            _tell(opened.ask(line, abstain=abstain, near=near), json_)
+        except UserError as problem:  # the next one may be better
+            print(json.dumps({"question": line, "error": str(problem)}) if json_ else f"regard: {problem}", flush=True)
+
+
+def _tell(made: Any, json_: bool) -> None:
+    if json_:
+        print(json.dumps(made.as_dict(), ensure_ascii=False), flush=True)
+        return
+    print(made, *(f"  {line}" for line in made.explained()), sep="\n", flush=True)
 
 
 def people(
     out: Annotated[Path, typer.Option(help="Folder for facts.txt, asked.tsv and others.tsv.")] = Path("people"),
     count: Annotated[int, typer.Option(min=2, help="How many people.")] = 1000,
-    ways: Annotated[int, typer.Option(min=1, help="In how many ways each fact is said.")] = 1,
+    ways: Annotated[int, typer.Option(min=1, help="In how many ways each fact is said, up to 6.")] = 1,
     cities: Annotated[int, typer.Option(min=2, help="How many cities they are born in.")] = 200,
     seed: Annotated[int, typer.Option(help="Same seed, same people.")] = 0,
 ) -> None:

@@ -304,7 +304,10 @@ def run(
     if (named := tree.pop("task", task)) != task:
         raise UserError(f"{config} holds settings for the task {named!r}, not for {task!r}")
     flags["origin"] = None if flags["origin"] is None else str(flags["origin"])
-    tree = merge(merge(tree, o.given(flags)), overrides(set_ or []))
+    said = merge(o.given(flags), overrides(set_ or []))
+    if any(length in said.get("train", {}) for length in o.LENGTHS):  # goes before the recipe's, whatever that counts
+        tree["train"] = {key: value for key, value in (tree.get("train") or {}).items() if key not in o.LENGTHS}
+    tree = merge(tree, said)
     out_stream = sys.stderr if json_ else sys.stdout
 
     def say(line: str) -> None:

@@ -79,7 +79,7 @@ def evaluate(
       regard evaluate runs/han test.csv --json
       regard evaluate runs/gpt corpus.txt --stride 32
       regard evaluate runs/en-de val.en val.de --beam 5
-      regard evaluate runs/closed asked.tsv --out report.html
+      regard evaluate runs/closed others.tsv --out report.html
     """
     opened = open_run(run, import_, "evaluate")
     given: dict[str, Any] = {"text": text, "label": label, "stride": stride, "source": source, "target": target}
@@ -96,15 +96,22 @@ def evaluate(
         print(json.dumps(measured))
         return
     classes, signatures = measured.pop("classes", {}), measured.pop("signatures", {})
-    curve, levels = measured.pop("reliability", []), measured.pop("abstention", [])
+    curve, levels, around = (measured.pop(key, []) for key in ("reliability", "abstention", "intervals"))
+    strange = [measured.pop(key, None) for key in ("likeness", "bias")]
     for name, value in measured.items():
-        print(f"{name:15} {value:,}" if isinstance(value, int) else f"{name:15} {value:.4f}")
+        told = "–" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
+        print(f"{name:15} {told}" + (f"  ({around[name][0]:.4f} to {around[name][1]:.4f})" if name in around else ""))
     for name, signature in signatures.items():
         print(f"{name:15} {signature}")
     for row in curve:
-        print(f"sure {row['from']:.1f} to {row['to']:.1f}  {row['right']:.4f} right of {row['count']:,}")
+        right = f"{row['right']:.4f} ({row['low']:.4f} to {row['high']:.4f}) right of {row['count']:,}"
+        print(f"sure {row['from']:.1f} to {row['to']:.1f}  {right}")
     for row in levels:
         print(f"above {row['level']:.2f}: {row['answered']:7.2%} answered, {row['risk']:7.2%} of these wrong")
+    if all(strange):
+        from regard.recall.likeness import by_origin, like_nearest
+
+        print(like_nearest(strange[0]), by_origin(strange[1]), sep="\n")
     if classes:
         print(_by_class(classes))
 

@@ -24,6 +24,8 @@ from regard.errors import UserError
 QUESTIONS, ANSWERS = ("question", "questions", "source", "input"), ("answer", "answers", "place", "target", "output")
 
 LONGEST = 8  # words of a name
+MOST_LETTERS = 1000  # of a question
+_INITIAL = re.compile(r"(?:^|[\s.])\w$")
 
 Pattern = tuple[str, str]
 """What stands before the name and what stands after it."""
@@ -104,18 +106,20 @@ def read_facts(path: str | Path) -> Book:
 
 
 def parted(line: str) -> tuple[str, str]:
-    """The name and the sentence of a line. A full stop after an initial does not end a name, unless the sentence begins
-    with it again; what a web address wrote as %C5%82 is read as the letter that it is."""
-    first: tuple[str, str] | None = None
+    """The name and the sentence of a line. A name ends where the sentence begins with it again (`Dr. Dre. Dr. Dre is`);
+    where none does, at the first full stop that is not after an initial. What a web address wrote as %C5%82 is read as
+    the letter that it is."""
+    cuts: list[tuple[str, str]] = []
     for stop in re.finditer(r"\.\s+", line):
         name, rest = line[: stop.start()].strip(), line[stop.end() :].strip()
         if not name or len(name.split()) > LONGEST:
             break
-        first = first or (unquote(name), rest)
-        initial = re.search(r"(?:^|[\s.])\w$", name) is not None
-        if not initial or rest.split(" ", 1)[0] == name.split(" ", 1)[0]:
-            return unquote(name), rest
-    return first or ("", line.strip())
+        cuts.append((name, rest))
+    again = [cut for cut in cuts if re.match(rf"{re.escape(cut[0])}(?!\w)", cut[1])]
+    begun = [cut for cut in cuts if not _INITIAL.search(cut[0]) or cut[1].split(" ", 1)[0] == cut[0].split(" ", 1)[0]]
+    for name, rest in [*again, *begun, *cuts]:
+        return unquote(name), rest
+    return "", line.strip()
 
 
 def read_questions(path: str | Path, known: Book | Sequence[Pattern], *, answered: bool = True) -> Questions:
@@ -125,7 +129,8 @@ def read_questions(path: str | Path, known: Book | Sequence[Pattern], *, answere
     patterns = _patterns(asked, known) if isinstance(known, Book) else list(known)
     if not patterns:
         raise UserError(
-            f"no question of {path} holds a name of the facts, such as {asked[0]!r}: are both about the same people?"
+            f"no question of {path} holds a name of the facts: the first is {asked[0][:80]!r}, and the facts are about "
+            f"{_first_names(known)}; are both about the same people?"
         )
     rows = [(find(question, patterns), answer) for question, answer in zip(asked, answers, strict=True)]
     odd = [question for question, (found, _) in zip(asked, rows, strict=True) if found is None]
@@ -148,10 +153,12 @@ def read_questions(path: str | Path, known: Book | Sequence[Pattern], *, answere
 def find(question: str, patterns: Iterable[Pattern]) -> tuple[Pattern, str] | None:
     """The pattern of a question and the name in it, letter case and spaces aside; the longest pattern that fits."""
     said = " ".join(question.split())
+    if len(said) > MOST_LETTERS:
+        return None
     for before, after in sorted(patterns, key=lambda p: -len(p[0]) - len(p[1])):
-        fits = re.fullmatch(rf"{re.escape(before)}\s*\b(.+?)\s*{re.escape(after)}", said, re.I)
+        fits = re.fullmatch(rf"{re.escape(before)}\s*\b(\S.*?)\s*{re.escape(after)}", said, re.I)
         if not fits and after.endswith("?"):  # a question mark is easily forgotten
-            fits = re.fullmatch(rf"{re.escape(before)}\s*\b(.+?)\s*{re.escape(after[:-1])}", said, re.I)
+            fits = re.fullmatch(rf"{re.escape(before)}\s*\b(\S.*?)\s*{re.escape(after[:-1])}", said, re.I)
         if fits:
             return (before, after), unquote(fits[1].strip())
     return None
@@ -204,6 +211,10 @@ def _patterns(asked: Sequence[str], book: Book) -> list[Pattern]:
     return [pattern for pattern, count in found.most_common() if count >= least and any(pattern)]
 
 
+def _first_names(known: Book | Sequence[Pattern]) -> str:
+    return ", ".join(repr(name) for name in list(known.people)[:3]) if isinstance(known, Book) else "nobody"
+
+
 def _spans(question: str) -> Iterable[str]:
     """Stretches of whole words of a question."""
     ends = [(m.start(), m.end()) for m in re.finditer(r"[^\s?]+", question)]
@@ -220,4 +231,5 @@ def _contradictions(name: str, kept: Sequence[tuple[tuple[Pattern, str], str]]) 
     if not several:
         return []
     who, answers = several[0]
-    return [f"{name}: {len(several):,} names have two different answers or more, such as {who!r}: {answers}"]
+    told = f"{name}: {len(several):,} names have two different answers or more, such as {who!r}: {answers}"
+    return [f"{told}; each row is taken as it stands"]

@@ -19,8 +19,8 @@ from regard.errors import UserError
 _BEGIN = "Bar Cor Dal El Fen Gar Hol Ir Jas Kel Lor Mar Nel Or Pel Quen Ral Sel Tor Ul Vel Wen Yor Zan"
 _END = "an bek dis el fin go ham ik jor ka lin mond nor os pat rik sen tev un vid wick yan zor"
 _JOBS = (
-    "glazier baker surveyor painter physicist sailor weaver judge poet chemist tailor architect cellist botanist "
-    "printer teacher engineer potter historian surgeon"
+    "glazier baker surveyor painter physicist sailor weaver judge poet chemist tailor draper cellist botanist "
+    "printer teacher miller potter historian surgeon"
 )
 _WAYS = (
     "{name} was born in {city} in {year} and became a {job} .",
@@ -31,6 +31,8 @@ _WAYS = (
     "A {job} by trade, {last} was born in {city}, the child of a {second} .",
 )
 MOST_WAYS = len(_WAYS)
+MOST = 2_000_000
+"""People; there are 7 million different names, and drawing the last of them would take for ever."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +47,9 @@ class People:
 def generate(count: int, seed: int = 0, *, ways: int = 1, cities: int = 200, share: float = 0.5) -> People:
     """So many people in the `cities` largest cities, each told of in `ways` different sentences; `share` of them are
     asked about. The same arguments give the same."""
-    if count < 2 or not 1 <= ways <= MOST_WAYS or not 0 < share < 1:
+    if not 2 <= count <= MOST or not 1 <= ways <= MOST_WAYS or not 0 < share < 1:
         raise UserError(
-            f"two people or more, 1 to {MOST_WAYS} ways and a share between 0 and 1 are wanted; given were "
+            f"2 to {MOST:,} people, 1 to {MOST_WAYS} ways and a share between 0 and 1 are wanted; given were "
             f"{count} people, {ways} ways, {share}"
         )
     draw, places = Random(seed), _cities(cities)

@@ -91,7 +91,7 @@ def reliability(confidences: Sequence[float], hits: Sequence[bool], bins: int = 
             "count": int((which == b).sum()),
             "confidence": float(c[which == b].mean()),
             "right": float(h[which == b].mean()),
-            **dict(zip(("low", "high"), _wilson(h[which == b]), strict=True)),
+            **dict(zip(("low", "high"), interval(int(h[which == b].sum()), int((which == b).sum())), strict=True)),
         }
         for b in range(bins)
         if (which == b).any()
@@ -147,8 +147,9 @@ def below(confidences: Sequence[float], hits: Sequence[bool], risk: float) -> fl
     return float(c[order[fits[-1]]]) if len(fits) else 1.0
 
 
-def _wilson(hits: np.ndarray, z: float = 1.96) -> tuple[float, float]:
-    n, p = len(hits), float(hits.mean())
+def interval(part: int, n: int, z: float = 1.96) -> tuple[float, float]:
+    """The 95 % interval of a share (Wilson 1927)."""
+    p = part / n
     middle, half = (p + z * z / (2 * n)), z * float(p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
     return max(0.0, (middle - half) / (1 + z * z / n)), min(1.0, (middle + half) / (1 + z * z / n))
 

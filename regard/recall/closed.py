@@ -61,10 +61,16 @@ def ask(model: nn.Module, words: Tokenizer, patterns: Asked, names: Sequence[str
 
 
 @torch.no_grad()
-def represent(model: nn.Module, words: Tokenizer, names: Sequence[str]) -> np.ndarray:
-    """What the model knows at the end of each name, (n, dim), of length one."""
+def represent(
+    model: nn.Module, words: Tokenizer, pattern: Pattern, names: Sequence[str], form: str = "name"
+) -> np.ndarray:
+    """What the model knows at the end of each name, (n, dim), of length one; where names stand inside the question, at
+    the end of that."""
     encoded = encode_names(list(set(names)), words)
-    rows = [[BOS, *encoded[name], SEP] for name in names]
+    if form == "name":
+        rows = [[BOS, *encoded[name], SEP] for name in names]
+    else:
+        rows = prompts([pattern] * len(names), names, words, form)
     found = np.empty((len(rows), 0), np.float32)
     for indices in plan([len(row) for row in rows], 8192, seed=0, epoch=0, shuffle=False):
         ids, mask = pad([rows[i] for i in indices])

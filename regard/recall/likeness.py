@@ -60,6 +60,26 @@ def by_language(
     }
 
 
+def like_nearest(found: Mapping[str, Any]) -> str:
+    """`same_as_nearest` in words."""
+    verdict = "it guesses by likeness" if found["holds"] else "that it guesses by likeness cannot be told"
+    return (
+        f"Of {found['strangers']:,} names that nobody has {found['as_nearest']:.1%} ({found['low']:.1%} to "
+        f"{found['high']:.1%}) get the answer of the nearest known name, and {found['as_random']:.1%} that of a known "
+        f"name drawn by chance: {verdict}."
+    )
+
+
+def by_origin(found: Mapping[str, Any]) -> str:
+    """`by_language` in words."""
+    verdict = "its guesses hang on the language" if found["biased"] else "that guesses hang on it cannot be told"
+    return (
+        f"What is guessed of {found['names']:,} invented names tells {found['bits']:.2f} bits about the language that "
+        f"they come from; with the languages shuffled {found['bits_shuffled']:.2f} (up to "
+        f"{found['bits_shuffled_high']:.2f} in 97.5 % of the draws): {verdict}."
+    )
+
+
 def information(a: Sequence[str], b: Sequence[str]) -> float:
     """Mutual information in bits of two columns, as counted."""
     n, both, first, second = len(a), Counter(zip(a, b, strict=True)), Counter(a), Counter(b)

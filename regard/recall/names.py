@@ -15,36 +15,44 @@ NEAR = 0.8
 """How alike each word of two names must be: 2 · common letters / all letters."""
 
 
+_LETTERS = str.maketrans({"ł": "l", "ø": "o", "đ": "d", "ð": "d", "ħ": "h", "ı": "i", "æ": "ae", "œ": "oe", "þ": "th"})
+"""Those that Unicode does not take for a letter with a mark."""
+
+
 class Names:
     def __init__(self, names: Iterable[str]):
-        self._exact: dict[str, str] = {name: name for name in names}
-        self._plain: dict[str, str] = {}
+        self._exact = dict.fromkeys(names)
+        self._plain: dict[str, list[str]] = {}
         for name in self._exact:
-            self._plain.setdefault(plain(name), name)
+            self._plain.setdefault(plain(name), []).append(name)
 
     def __contains__(self, name: str) -> bool:
         return name in self._exact
 
     def spelled(self, name: str) -> str | None:
         """The name as it was read, accents and letter case aside."""
-        return name if name in self._exact else self._plain.get(plain(name))
+        return name if name in self._exact else next(iter(self._plain.get(plain(name), [])), None)
+
+    def meant(self, name: str) -> list[tuple[str, float]]:
+        """All who may be meant, and how alike their names are, the likeliest first."""
+        if name in self._exact:
+            return [(name, 1.0)]
+        key = plain(name)
+        if key in self._plain:
+            return [(person, 1.0) for person in self._plain[key]]
+        close = [(near, _alike(key, near)) for near in get_close_matches(key, self._plain, n=5, cutoff=0.85)]
+        close.sort(key=lambda pair: -pair[1])
+        return [(person, alike) for near, alike in close if alike for person in self._plain[near]]
 
     def find(self, name: str) -> tuple[str | None, float]:
         """The person that is meant, and how alike the names are; None where nobody is."""
-        if (known := self.spelled(name)) is not None:
-            return known, 1.0
-        key = plain(name)
-        for near in get_close_matches(key, self._plain, n=3, cutoff=0.85):
-            alike = _alike(key, near)
-            if alike:
-                return self._plain[near], alike
-        return None, 0.0
+        return next(iter(self.meant(name)), (None, 0.0))
 
 
 def plain(name: str) -> str:
     """Letters and figures alone, small, without accents."""
     bare = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
-    return " ".join(re.findall(r"\w+", bare.casefold().replace("ł", "l").replace("ø", "o")))
+    return " ".join(re.findall(r"\w+", bare.casefold().translate(_LETTERS)))
 
 
 def _alike(a: str, b: str) -> float:

@@ -48,6 +48,8 @@ UNSAID: dict[str, dict[str, Any]] = {
 }
 """What is taken where nothing is said: the settings of recipes/birthplace-*.yaml."""
 EPOCHS = 12
+FEW = 50
+"""People set aside below which confidences are hardly fitted."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,8 @@ def check(settings: RecallSettings) -> None:
             raise UserError(f"mix.{name} must be 1 or more, and was given {getattr(mix, name)}")
     if settings.data.train and len(settings.data.train) != 2:
         raise UserError(
-            f"recall wants a file of facts and a table of questions, and was given {len(settings.data.train)} files"
+            f"recall wants a file of facts and a table of questions (--facts FILE --questions FILE), and was given "
+            f"{', '.join(settings.data.train)} alone"
         )
     fields = type(settings.model).__dataclass_fields__
     if "vocab" in fields and settings.model.vocab != fields["vocab"].default:
@@ -209,6 +212,11 @@ def labelled(train: Questions, valid: Questions, book: Book, reader: str, say: C
             f"{reader} was taught the answers of {len(seen):,} of the people set aside here; train it with the same "
             "seed and data.valid_fraction"
         )
+    shared = sum(name in opened.read.people for name in book.people)
+    if not shared:
+        raise UserError(f"{reader} has read of nobody in these facts; train it on the same file")
+    if shared < len(book.people):
+        say(f"warning: {reader} has read of {shared:,} of the {len(book.people):,} people in these facts alone")
     asked = {(p, n) for p, n in zip(train.patterns, train.names, strict=True)}
     rows = [(p, n) for p in sorted(set(train.patterns)) for n in book.people if (p, n) not in asked]
     read = opened.read_all([p for p, _ in rows], [n for _, n in rows])
@@ -294,8 +302,13 @@ def keep(folder: Path, found: Found) -> None:
 def after(run: Recaller, say: Callable[[str], Any]) -> None:
     """Once trained: how far can the answers be believed?"""
     run.calibrate()
-    level = run.level(None)
-    say(f"calibrated on {len(run.calibration.hits):,} people set aside; 90 % of right answers are above {level:.2f}")
+    hits = run.calibration.hits
+    if not any(hits):
+        say(f"none of {len(hits):,} people set aside was answered rightly: it will answer nothing (train longer?)")
+        return
+    say(f"calibrated on {len(hits):,} people set aside; 90 % of right answers are above {run.level(None):.2f}")
+    if len(hits) < FEW:
+        say(f"{len(hits)} people are few to learn from how far to believe it: take confidences for rough ones")
 
 
 def fit(settings: RecallSettings, found: Found) -> tuple[Fitted, dict[str, float]]:

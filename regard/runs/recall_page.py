@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import UserError
+from regard.recall.likeness import by_origin, like_nearest
 from regard.report import recall as report
 from regard.runs.recall_answer import Answer, Tried
 from regard.runs.recaller import Recaller
@@ -26,21 +27,24 @@ def place(out: str | Path) -> Path:
     return path
 
 
-def page(measured: Sequence[Measured], *, source: str, title: str = "How far to believe it") -> str:
+def page(
+    measured: Sequence[Measured], *, source: str, title: str = "How far to believe it", notes: Sequence[str] = ()
+) -> str:
     """One self-contained document about one run or several on the same questions."""
     return report.page(
         {
             "title": title,
             "lead": " ".join(_sentence(run, found) for run, _, found in measured),
             "runs": [
-                {"name": _name(run), "measures": found, "examples": examples(run, tried)}
+                {"name": _name(run), "measures": found, "examples": examples(run, tried), "strange": _strange(found)}
                 for run, tried, found in measured
             ],
             "settings": {"questions": source, **{_name(run): str(run.folder or "") for run, *_ in measured}},
             "machine": machine.describe(),
             "notes": [
-                "Confidence is fitted to people set aside in training (Platt), never to the questions measured here.",
+                "Confidence is fitted (Platt) to people who were set aside in training.",
                 "Strangers are names that nobody in the facts has, made of parts of names there.",
+                *notes,
             ],
         }
     )
@@ -90,9 +94,23 @@ def _name(run: Recaller) -> str:
 
 
 def _sentence(run: Recaller, found: dict[str, Any]) -> str:
+    errs = "" if found["risk"] is None else f", errs on {found['risk']:.1%} of these"
+    low, high = found["intervals"]["exact"]
     return (
-        f"With the {_name(run)} {found['exact']:.1%} of {found['rows']:,} questions are answered rightly. Answering "
-        f"only from a confidence of {found['level']:.2f} on, it speaks on {found['answered']:.1%}, errs on "
-        f"{found['risk']:.1%} of these, and speaks of {found['strangers']:.1%} of the people that are none. Its "
+        f"With the {_name(run)} {found['exact']:.1%} ({low:.1%} to {high:.1%}) of {found['rows']:,} questions are "
+        f"answered rightly. Answering only from a confidence of {found['level']:.2f} on, it speaks on "
+        f"{found['answered']:.1%}{errs}, and speaks of {found['strangers']:.1%} of the people that are none. Its "
         f"confidence is off by {found['ece']:.3f} in the mean."
     )
+
+
+def _strange(found: dict[str, Any]) -> dict[str, Any] | None:
+    """What is said of names that nobody has, in words, and by language as a table."""
+    if "likeness" not in found:
+        return None
+    bias = found["bias"]
+    rows = [
+        {"language": language, "answered": share, "said": ", ".join(f"{p} {n}" for p, n in bias["commonest"][language])}
+        for language, share in bias["answered"].items()
+    ]
+    return {"told": [like_nearest(found["likeness"]), by_origin(bias)], "languages": rows}

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.data.facts import Book, Pattern, Questions, find, known_patterns, read_questions
+from regard.data.facts import MOST_LETTERS, Book, Pattern, Questions, find, known_patterns, read_questions
 from regard.data.rewriting import strangers
 from regard.errors import UserError
 from regard.recall import calibration as c
@@ -139,14 +139,22 @@ class Recaller(Run):
         """An answer, or one for each of many questions. `abstain` is the share of wrong answers among those given that
         is borne; without it the level is that which keeps 0.9 of the right ones."""
         asked = [question] if isinstance(question, str) else list(question)
-        rows = []
-        for text in asked:
-            found = find(text, self.patterns)
-            if found is None:
-                raise UserError(f"the question is about something else: {text!r}; {known_patterns(self.patterns)}")
-            rows.append(found)
+        rows = [self._found(text) for text in asked]
         made = self._answers(asked, [p for p, _ in rows], [n for _, n in rows], abstain, near)
         return made[0] if isinstance(question, str) else made
+
+    def _found(self, question: str) -> tuple[Pattern, str]:
+        try:
+            question.encode()
+        except UnicodeEncodeError:
+            raise UserError(f"the question is no text in UTF-8: {question[:80]!r}") from None
+        if len(question) > MOST_LETTERS:
+            raise UserError(f"a question has at most {MOST_LETTERS:,} characters; this one has {len(question):,}")
+        found = find(question, self.patterns)
+        if found is None:
+            said = question if len(question) <= 80 else f"{question[:80]}…"
+            raise UserError(f"the question is about something else: {said!r}; {known_patterns(self.patterns)}")
+        return found
 
     def _answers(
         self, asked: Sequence[str], patterns: Sequence[Pattern], names: Sequence[str], abstain: float | None, near: int
@@ -157,33 +165,46 @@ class Recaller(Run):
                 self._read_out(q, n, p, level)
                 for q, n, p in zip(asked, names, self._passages(patterns, names), strict=True)
             ]
-        people = [self.index.spelled(name) for name in names]
-        spelled = [person or name for name, person in zip(names, people, strict=True)]
+        spelled = [self.index.spelled(name) or name for name in names]
         found = closed.ask(self.net, self.words, patterns, spelled, self.settings.mix.form)
-        confidences = self.calibration(np.array([guess.signals for guess in found]))
+        confidences = self._sure(self.calibration, np.array([guess.signals for guess in found]))
         likely = self.near(spelled, near) if near else [[] for _ in names]
         made = []
-        rows = zip(asked, names, people, found, confidences.tolist(), likely, strict=True)
+        rows = zip(asked, names, spelled, found, confidences.tolist(), likely, strict=True)
         for question, name, person, guess, sure, around in rows:
             answer = guess.text if guess.text and sure >= level else None
-            known, stands = person is not None, self.read.holds(guess.text)
-            made.append(Answer(question, name, answer, guess.text, sure, known, stands, near=around))
+            known, stands = person in self.index, self.read.holds(guess.text)
+            about: dict[str, Any] = {"person": person if known else None, "near": around}
+            if known and person != name:
+                about["others"] = [other for other, _ in self.index.meant(name) if other != person]
+            made.append(Answer(question, name, answer, guess.text, sure, level, known, stands, **about))
         return made
+
+    def _sure(self, made: c.Calibration, signals: np.ndarray) -> np.ndarray:
+        """The chance that what is said is right. In an open book a name that is only nearly somebody's takes off as
+        much as the names differ: how many such names are misspelt and how many another's, nothing tells."""
+        sure = made(signals)
+        return sure * signals[:, reading.ALIKE] if self.book == "open" else sure
 
     def _read_out(self, question: str, name: str, found: reading.Passage, level: float) -> Answer:
         if found.person is None:
-            return Answer(question, name, None, "", 0.0, False, False)
-        sure = float(self.calibration(np.array([found.signals]))[0]) if found.text else 0.0
+            return Answer(question, name, None, "", 0.0, level, False, False)
+        sure = float(self._sure(self.calibration, np.array([found.signals]))[0]) if found.text else 0.0
         answer = found.text if found.text and sure >= level else None
+        known = self.index.spelled(name) is not None
         about: dict[str, Any] = {"person": found.person, "sentence": found.sentence, "words": found.words}
-        return Answer(question, name, answer, found.text, sure, True, bool(found.text), **about)
+        about["others"] = found.others
+        return Answer(question, name, answer, found.text, sure, level, known, bool(found.text), **about)
 
     # Likeness -------------------------------------------------------------------------------------------------------
 
     @cached_property
     def _states(self) -> tuple[list[str], np.ndarray]:
         names = list(self.read.people)
-        return names, closed.represent(self.net, self.words, names)
+        return names, self._represented(names)
+
+    def _represented(self, names: Sequence[str]) -> np.ndarray:
+        return closed.represent(self.net, self.words, self.patterns[0], names, self.settings.mix.form)
 
     def _said(self, names: Sequence[str]) -> list[str]:
         return closed.say(self.net, self.words, [self.patterns[0]] * len(names), names, self.settings.mix.form)
@@ -194,7 +215,7 @@ class Recaller(Run):
         if self.book == "open":
             raise UserError("nearest names are those of a closed book; an open one looks a name up")
         known, states = self._states
-        alike = closed.represent(self.net, self.words, list(names)) @ states.T
+        alike = self._represented(names) @ states.T
         order = np.argsort(-alike, axis=1)[:, : count + 1]
         rows = [[i for i in row if known[i] != name][:count] for row, name in zip(order.tolist(), names, strict=True)]
         people = sorted({known[i] for row in rows for i in row})
@@ -217,20 +238,36 @@ class Recaller(Run):
         """Exact match on a table of questions; how far confidence can be believed (expected calibration error and the
         reliability curve); and what abstention does: at the level asked for, the share answered, the share of wrong
         answers among them, the share of right answers kept, and the share of strangers that are answered; the same
-        along all levels. `out` is a page that shows it."""
+        along all levels. Of a closed book also whether it answers for strangers as for the nearest known name, and by
+        the language of a name. `out` is a page that shows it."""
         from regard.runs import recall_page
 
         place = None if out is None else recall_page.place(out)
         asked = read_questions(data, self.patterns)
-        for note in asked.notes:
+        notes = [*asked.notes, *self._met(asked)]
+        for note in notes:
             say(note)
         tried = self.tried(asked, abstain=abstain)
-        found = self.measures(tried, abstain)
+        found = self.measures(tried, abstain) | self.strange()
         if place is not None:
-            shown = recall_page.page([(self, tried, found)], source=Path(data).name)
+            shown = recall_page.page([(self, tried, found)], source=Path(data).name, notes=notes)
             atomic.replace(place, shown.encode())
             say(f"page: {place}")
         return found
+
+    def _met(self, asked: Questions) -> list[str]:
+        """Which of these people training knew more of than what was read."""
+        notes, names = [], set(asked.names)
+        if seen := len(names & set(self.asked)):
+            whose = "answers" if self.settings.data.reader is None else "answers (or what a reader took for them)"
+            notes.append(f"training has learnt the {whose} of {seen:,} of the {len(names):,} people asked about here")
+        if fitted := len(names & set(self.aside.names)):
+            notes.append(f"confidence was fitted to {fitted:,} of the {len(names):,} people asked about here")
+        return notes
+
+    def strange(self) -> dict[str, Any]:
+        """Of a closed book: what it does with names that nobody has."""
+        return {"likeness": self.likeness(), "bias": self.bias()} if self.book == "closed" else {}
 
     def measure(self, asked: Questions, *, abstain: float | None = None, strangers: int = 500) -> dict[str, Any]:
         """The same on questions as they are."""
@@ -249,6 +286,9 @@ class Recaller(Run):
         said, strange = ([a.confidence if a.guess else -1.0 for a in part] for part in (made, others))
         right, answered = sum(hits), sum(given)
         wrong = sum(g and not h for g, h in zip(given, hits, strict=True))
+        spoken = sum(a.answer is not None for a in others)
+        counted = {"exact": (right, len(made)), "answered": (answered, len(made)), "risk": (wrong, answered)}
+        counted |= {"kept": (answered - wrong, right), "strangers": (spoken, len(others))}
         return {
             "rows": len(made),
             "exact": right / len(made),
@@ -257,11 +297,12 @@ class Recaller(Run):
             "ece": c.error(sure, hits),
             "level": self.level(abstain),
             "answered": answered / len(made),
-            "risk": wrong / answered if answered else 0.0,
-            "kept": (answered - wrong) / right if right else 0.0,
-            "strangers": sum(a.answer is not None for a in others) / len(others),
+            "risk": wrong / answered if answered else None,
+            "kept": (answered - wrong) / right if right else None,
+            "strangers": spoken / len(others),
             "strangers_unread": sum(bool(a.guess) and not a.read for a in others) / len(others),
             "risk_area": c.area(said, hits),
+            "intervals": {name: c.interval(part, whole) for name, (part, whole) in counted.items() if whole},
             "reliability": c.reliability(sure, hits),
             "abstention": c.abstention(said, hits, strange),
         }
@@ -282,10 +323,11 @@ class Recaller(Run):
             inside, rest = fold == part, fold != part
             made = c.calibrate(signals[rest], hits[rest].tolist(), fit if self.book == "closed" else fit[:0])
             level = made.level(None)
-            sure[inside] = made(signals[inside])
+            sure[inside] = self._sure(made, signals[inside])
             given[inside] = (sure[inside] >= level) & np.array([bool(t) for t in texts])[inside]
             for kind, (said, found) in others.items():
-                spoke[kind].append(float(np.mean((made(found) >= level) & np.array([bool(t) for t in said]))))
+                heard = (self._sure(made, found) >= level) & np.array([bool(t) for t in said])
+                spoke[kind].append(float(np.mean(heard)))
         return {
             "rows": len(hits),
             "exact": float(hits.mean()),

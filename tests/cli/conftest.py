@@ -104,13 +104,15 @@ def translating(tmp_path_factory) -> Path:
 
 
 def write_facts(folder: Path) -> None:
-    """facts.txt and asked.tsv: Ada Lovelace and thirty others, of whom half are asked about."""
+    """facts.txt, asked.tsv and others.tsv: Ada Lovelace and thirty others, of whom half are asked about."""
     places, first = ["London", "Paris", "Rome", "Oslo", "New York"], ["Olga", "Ivo", "Ruth", "Hugo", "Lena", "Emil"]
     people = [("Ada Lovelace", "London")]
     people += [(f"{a} {b}", places[(3 * i + j) % 5]) for i, a in enumerate(first) for j, b in enumerate("KLMNO")]
     people = [(name if len(name) > 6 else f"{name}arden", place) for name, place in people]
     (folder / "facts.txt").write_text("".join(f"{n}. {n} is a painter, born in {p} .\n" for n, p in people))
-    (folder / "asked.tsv").write_text("".join(f"Where was {n} born?\t{p}\n" for n, p in people[::2]))
+    for name, part in (("asked", people[::2]), ("others", people[1::2])):
+        (folder / f"{name}.tsv").write_text("".join(f"Where was {n} born?\t{p}\n" for n, p in part))
+    (folder / "questions.txt").write_text("Where was Ada Lovelace born?\nWhere was Grace Hopper born?\n")
 
 
 @pytest.fixture(scope="session")

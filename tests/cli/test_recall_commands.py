@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shlex
@@ -44,6 +45,55 @@ def test_an_unknown_person_is_not_known(here):
     assert "nobody of that name" in out
 
 
+def test_why_it_keeps_silent_is_told(here):
+    code, out, err = here("ask", "closed", "Where was Ada Lovelace born?", "--near", "0", "--json")
+    assert code == 0, err
+    said = json.loads(out)
+    shown = here("ask", "closed", "Where was Ada Lovelace born?", "--near", "0")[1]
+    assert (said["answer"] is None) == (said["confidence"] < said["level"] or not said["guess"])
+    assert ("is the least at which it answers" in shown) == (said["answer"] is None and said["level"] < 1)
+    guessed = here("ask", "closed", "Where was Grace Hopper born?", "--abstain", "1", "--near", "0")[1]
+    assert "nobody of that name" in guessed or "says nothing" in guessed
+
+
+def test_a_name_that_is_nearly_somebodys_is_believed_less(here):
+    exact, near = (
+        json.loads(here("ask", "open", f"Where was {name} born?", "--json")[1])
+        for name in ("Ada Lovelace", "Ada Lovelase")
+    )
+    assert (exact["known"], near["known"]) == (True, False)
+    assert near["person"] == exact["person"] == "Ada Lovelace"
+    assert near["confidence"] < exact["confidence"]
+    assert "taken for: Ada Lovelace" in here("ask", "open", "Where was Ada Lovelase born?")[1]
+
+
+def test_who_else_may_be_meant_is_told(here):
+    out = here("ask", "open", "Where was Olga Warden born?")[1]
+    assert "taken for: Olga" in out
+    assert "may also be meant: Olga" in out
+
+
+def test_questions_from_a_pipe(here, monkeypatch):
+    lines = "Where was Ada Lovelace born?\n\nWho?\nWhere was Grace Hopper born?\n"
+    monkeypatch.setattr("sys.stdin", io.StringIO(lines))
+    code, out, err = here("ask", "open", "-", "--json")
+    assert code == 0, err
+    said = [json.loads(line) for line in out.splitlines()]
+    assert [one["question"] for one in said] == ["Where was Ada Lovelace born?", "Who?", "Where was Grace Hopper born?"]
+    assert "about something else" in said[1]["error"]
+
+
+def test_people_whom_training_knew_are_told(here, tmp_path):
+    out = here("evaluate", "open", "asked.tsv")[1]
+    assert "training has learnt the answers of" in out
+    assert "confidence was fitted to" in out
+    (tmp_path / "new.tsv").write_text("Where was Grace Hopper born?\tNew York\n")
+    out = here("evaluate", "open", "new.tsv")[1]
+    assert "training has learnt" not in out
+    assert "confidence was fitted" not in out
+    assert re.search(r"^risk +–$", out, re.M)  # nothing was answered
+
+
 @pytest.mark.parametrize("book", ["closed", "open"])
 def test_evaluate(here, book):
     code, out, err = here("evaluate", book, "asked.tsv", "--json")
@@ -55,6 +105,9 @@ def test_evaluate(here, book):
     assert here("evaluate", book, "asked.tsv")[0] == 0
     silent = json.loads(here("evaluate", book, "asked.tsv", "--json", "--abstain", "0")[1])
     assert silent["answered"] <= said["answered"] or silent["risk"] <= said["risk"]
+    low, high = said["intervals"]["exact"]
+    assert low <= said["exact"] <= high
+    assert ("likeness" in said, "bias" in said) == ((True, True) if book == "closed" else (False, False))
 
 
 @pytest.mark.parametrize("book", ["closed", "open"])
@@ -76,6 +129,8 @@ def test_the_page_shows_what_was_measured(here, tmp_path, book):
         assert "looked at" in page
     else:
         assert "nearest known name" in page
+        assert f"Of {said['likeness']['strangers']} names that nobody has" in page
+        assert page.count("<td>Japanese</td>") == 1
 
 
 @pytest.mark.browser
@@ -99,6 +154,9 @@ def test_the_page_opens_without_an_error(here, tmp_path, chromium):
         ("evaluate closed asked.tsv --out report.pdf", ".html"),
         ("ask closed 'What is the capital of France?'", "Where was NAME born?"),
         ("ask closed 'Where was Ada Lovelace born?' --abstain 2", "--abstain"),
+        ("ask closed 'Where was born?'", "Where was NAME born?"),
+        (f"ask closed 'Where was {'Ada ' * 500} born?'", "at most 1,000 characters"),
+        ("ask closed 'Where was \udcff\udcfe born?'", "UTF-8"),
         (LINE.format(facts="bare.txt", questions="asked.tsv"), "`Name. Sentence`"),
         (LINE.format(facts="facts.txt", questions="bare.tsv"), "one column"),
         (LINE.format(facts="facts.txt", questions="other.tsv"), "are both about the same people?"),
@@ -127,6 +185,27 @@ def test_two_answers_are_told(here, tmp_path):
     code, out, err = here(*shlex.split(f"{line} --set model.dim=16 --set model.layers=1"))
     assert code == 0, err
     assert "1 names have two different answers" in out
+
+
+def test_a_length_that_is_said_goes_before_a_recipes(here, tmp_path):
+    (tmp_path / "recipe.yaml").write_text("task: recall\nbook: open\ntrain: {epochs: 3}\n")
+    line = "train recall --facts facts.txt --questions asked.tsv --config recipe.yaml --out made --json"
+    code, out, err = here(*shlex.split(f"{line} --steps 2"))
+    assert code == 0, err
+    assert json.loads(out)["steps"] == 2
+    code, _, err = here(*shlex.split(f"{line} --overwrite --steps 2 --set train.budget=9"))
+    assert code == 2
+    assert "one of epochs, steps or budget" in err
+
+
+def test_a_reader_must_have_read_of_them(here, tmp_path):
+    people = [(f"Zed{i} Quorn{i}", ("Rome", "Oslo")[i % 2]) for i in range(12)]
+    (tmp_path / "f.txt").write_text("".join(f"{n}. {n} was born in {c} .\n" for n, c in people))
+    (tmp_path / "q.tsv").write_text("".join(f"Where was {n} born?\t{c}\n" for n, c in people))
+    line = LINE.format(facts="f.txt", questions="q.tsv")
+    code, _, err = here(*shlex.split(f"{line} --set data.reader=open"))
+    assert code == 2
+    assert "has read of nobody" in err
 
 
 def test_a_reader_labels_the_others(here):

@@ -31,6 +31,8 @@ def book(tmp_path):
         ("Anastasius I. He was born in Dyrrhachium .", "Anastasius I"),
         ("Horatio Bisbee, Jr.. Born in Canton .", "Horatio Bisbee, Jr."),
         ("J%C3%A9r%C3%B4me Inzerillo. Born in Aups .", "Jérôme Inzerillo"),
+        ("Dr. Dre. Dr. Dre was born in Compton .", "Dr. Dre"),
+        ("St. Vincent. St. Vincent was born in Tulsa .", "St. Vincent"),
     ],
 )
 def test_the_name_of_a_line(line, name):
@@ -58,6 +60,8 @@ def test_questions_have_patterns(book, tmp_path):
     assert asked.answers == ["London", "New York"]
     assert find("where was  Ada Lovelace born", asked.patterns) == (("Where was", "born?"), "Ada Lovelace")
     assert find("What is the capital of France?", asked.patterns) is None
+    assert find("Where was born?", asked.patterns) is None
+    assert find(f"Where was {'Ada ' * 1000} born?", asked.patterns) is None
 
 
 @pytest.mark.parametrize(

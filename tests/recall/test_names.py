@@ -27,6 +27,18 @@ def test_find(name, found):
     assert INDEX.find(name)[0] == found
 
 
+def test_all_who_may_be_meant():
+    index = Names(["Anna Smith", "Ánna Smith", "Ann Smith", "Søren Ærø"])
+    assert index.meant("Anna Smith") == [("Anna Smith", 1.0)]
+    assert index.meant("anna smith") == [("Anna Smith", 1.0), ("Ánna Smith", 1.0)]
+    assert index.meant("Annna Smith")[:2] == [
+        ("Anna Smith", pytest.approx(8 / 9)),
+        ("Ánna Smith", pytest.approx(8 / 9)),
+    ]
+    assert index.find("Soren Aero") == ("Søren Ærø", 1.0)
+    assert index.meant("Xu Wei") == []
+
+
 def test_invented_people_are_nobody():
     first = invented([], 20)
     assert set(first) == set(LANGUAGES)
