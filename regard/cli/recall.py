@@ -90,8 +90,8 @@ def ask(
     abstain: Annotated[
         float | None,
         typer.Option(
-            help="Answer where at most this share of answers about the people set aside was wrong. [where 90 % of the "
-            "right ones are kept]"
+            help="Answer where at most this share of answers about the people set aside was wrong. [where it is rather "
+            "right than wrong]"
         ),
     ] = None,
     near: Annotated[int, typer.Option(min=0, help="How many of the nearest known names are shown.")] = 3,

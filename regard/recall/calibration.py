@@ -18,8 +18,10 @@ import numpy as np
 BINS = 10
 LEVELS = 20
 """Points of the curve of risk against coverage."""
+HALF = 0.5
+"""The usual level: it answers where it is rather right than wrong."""
 KEEP = 0.9
-"""The share of right answers that the usual level of abstention keeps."""
+"""The share of right answers that `keeping` keeps."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,8 @@ class Calibration:
 
     def level(self, risk: float | None) -> float:
         """The least confidence at which an answer is given. With a risk, the share of wrong answers among those given
-        to the people set aside is at most that; without one, 0.9 of the right answers are kept."""
-        return keeping(self.confidences, self.hits) if risk is None else below(self.confidences, self.hits, risk)
+        to the people set aside is at most that; without one it is 0.5."""
+        return HALF if risk is None else below(self.confidences, self.hits, risk)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -302,11 +302,10 @@ def keep(folder: Path, found: Found) -> None:
 def after(run: Recaller, say: Callable[[str], Any]) -> None:
     """Once trained: how far can the answers be believed?"""
     run.calibrate()
-    hits = run.calibration.hits
-    if not any(hits):
-        say(f"none of {len(hits):,} people set aside was answered rightly: it will answer nothing (train longer?)")
-        return
-    say(f"calibrated on {len(hits):,} people set aside; 90 % of right answers are above {run.level(None):.2f}")
+    hits, level = run.calibration.hits, run.level(None)
+    given = [hit for hit, sure in zip(hits, run.calibration.confidences, strict=True) if sure >= level]
+    said = f"it answers for {len(given):,} of the {len(hits):,} people set aside"
+    say(f"{said}, rightly for {sum(given):,}" if given else f"{said}: it is never rather right than wrong")
     if len(hits) < FEW:
         say(f"{len(hits)} people are few to learn from how far to believe it: take confidences for rough ones")
 

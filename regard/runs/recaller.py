@@ -106,7 +106,7 @@ class Recaller(Run):
         return made
 
     def level(self, risk: float | None) -> float:
-        """The least confidence at which it answers: at this risk, or so that 0.9 of the right answers are kept."""
+        """The least confidence at which it answers: at this risk, or where it is rather right than wrong."""
         if risk is not None and not 0 <= risk <= 1:
             raise UserError(f"--abstain wants a share of wrong answers between 0 and 1, and was given {risk}")
         return self.calibration.level(risk)
@@ -137,7 +137,7 @@ class Recaller(Run):
 
     def ask(self, question: str | Sequence[str], *, abstain: float | None = None, near: int = 3) -> Any:
         """An answer, or one for each of many questions. `abstain` is the share of wrong answers among those given that
-        is borne; without it the level is that which keeps 0.9 of the right ones."""
+        is borne; without it an answer is given where it is rather right than wrong."""
         asked = [question] if isinstance(question, str) else list(question)
         rows = [self._found(text) for text in asked]
         made = self._answers(asked, [p for p, _ in rows], [n for _, n in rows], abstain, near)
@@ -322,7 +322,7 @@ class Recaller(Run):
         for part in range(folds):
             inside, rest = fold == part, fold != part
             made = c.calibrate(signals[rest], hits[rest].tolist(), fit if self.book == "closed" else fit[:0])
-            level = made.level(None)
+            level = c.keeping(made.confidences, made.hits)
             sure[inside] = self._sure(made, signals[inside])
             given[inside] = (sure[inside] >= level) & np.array([bool(t) for t in texts])[inside]
             for kind, (said, found) in others.items():
