@@ -162,7 +162,7 @@ def test_classes_are_subfolders(tmp_path):
     for name in ("cats/a.png", "cats/b.png", "dogs/a.png", "loose.png"):
         (tmp_path / "p" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "p" / name).write_bytes(picture())
-    _, names, labels = images.by_class(tmp_path / "p")
+    _, names, labels, _ = images.by_class(tmp_path / "p")
     assert dict(zip(names, labels, strict=True)) == {"cats/a.png": "cats", "cats/b.png": "cats", "dogs/a.png": "dogs"}
     with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:  # everything in one folder of the zip
         for name in ("p/cats/a.png", "p/dogs/b.png"):
