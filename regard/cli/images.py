@@ -18,7 +18,7 @@ def images(
         ),
     ] = None,
     valid: Annotated[str | None, typer.Option(help="Validation folder; without it a tenth is set aside.")] = None,
-    mechanism: Annotated[str | None, typer.Option(help="dot, relative, local-2d:window=3, ... [dot]")] = None,
+    mechanism: Annotated[str | None, typer.Option(help="dot, local-2d:window=3, additive, ... [dot]")] = None,
     positions: Annotated[str | None, typer.Option(help="axial, none, rotary, ... [axial]")] = None,
     size: Annotated[int | None, typer.Option(min=8, help="Side of a picture as it is read. [64]")] = None,
     backbone: o.Backbone = None,
@@ -55,7 +55,7 @@ def images(
     Examples:
       regard train images pictures --epochs 1 --out runs/pictures
       regard train images pictures --mechanism local-2d:window=2 --positions none --steps 3
-      regard train images pictures --mechanism relative --positions none --steps 3
+      regard train images pictures --mechanism local-2d:window=2 --positions relative-2d --steps 3
       regard train images --resume --out runs/pictures
     """
     said = locals()

@@ -58,12 +58,15 @@ def evaluate(
     stride: Annotated[int | None, typer.Option(min=1, help="Language: how far the window moves.")] = None,
     source: Annotated[str | None, typer.Option(help="Translators, of a table: column of the source.")] = None,
     target: Annotated[str | None, typer.Option(help="Translators, of a table: column of the reference.")] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="Translators: beams; 1 is greedy. [5]")] = None,
-    alpha: Annotated[float | None, typer.Option(min=0.0, help="Translators: power of the length. [1]")] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="Translators, captioners: beams; 1 is greedy. [5]")] = None,
+    alpha: Annotated[
+        float | None, typer.Option(min=0.0, help="Translators, captioners: power of the length. [1; 0.7]")
+    ] = None,
     precision: Annotated[str | None, typer.Option(help="Translators: float32, float16 or int8. [float32]")] = None,
     alignments: Annotated[Path | None, typer.Option(help="Translators: true links (Pharaoh) of words.")] = None,
     consensus: Annotated[int | None, typer.Option(min=2, help="Captioners: of so many drawn, the agreed one.")] = None,
     boxes: Annotated[Path | None, typer.Option(help="Captioners: boxes of what words name, for pointing.")] = None,
+    blank: Annotated[Path | None, typer.Option(help="Captioners: a run trained with --blank, to stand beside.")] = None,
     abstain: Annotated[float | None, typer.Option(help="Recall: the share of wrong answers that is borne.")] = None,
     out: Annotated[Path | None, typer.Option(help="Recall: a page with reliability and abstention (.html).")] = None,
     import_: Imports = None,
@@ -84,7 +87,7 @@ def evaluate(
     opened = open_run(run, import_, "evaluate")
     given: dict[str, Any] = {"text": text, "label": label, "stride": stride, "source": source, "target": target}
     given |= {"references": references, "beam": beam, "alpha": alpha, "precision": precision, "alignments": alignments}
-    given |= {"abstain": abstain, "boxes": boxes, "consensus": consensus, "out": out}
+    given |= {"abstain": abstain, "boxes": boxes, "blank": blank, "consensus": consensus, "out": out}
     given = {k: v for k, v in given.items() if v is not None}
     for name in given.keys() - inspect.signature(opened.evaluate).parameters.keys():
         said = "a second file" if name == "references" else f"--{name}"

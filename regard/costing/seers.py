@@ -20,7 +20,7 @@ def _sight(module: Any, m: int) -> Items:
     for i, stage in enumerate(eye.stages):
         places //= 4
         for j, part in enumerate(stage):
-            outside, inside = part.weight.shape  # 9 · channels
+            outside, inside = part.weight.shape  # 9 or 16 · channels
             item = linear(f"eye.{i}.{j}", places, inside, outside, part.weight.numel())
             first = (i, j) == (0, 0)  # the picture gets no gradient
             yield replace(item, backward=item.flops if first else item.backward)

@@ -13,6 +13,7 @@ import io
 import json
 import re
 import unicodedata
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,8 @@ from regard.data.images import Notes
 from regard.data.read import decode
 from regard.errors import UserError
 
-_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+_BETWEEN = re.compile(r"['-]{2,}|(?<!\d)[.,]|[.,](?!\d)")
+"""What joins no words: two marks and more, and a point that stands in no number."""
 _NUMBERED = re.compile(r"#\d+$")  # Flickr8k's own table numbers the captions of a picture
 
 
@@ -50,8 +52,11 @@ class Captioned:
 
 
 def clean(text: str) -> str:
-    """The words of a caption, in small letters, with single spaces."""
-    return " ".join(_WORD.findall(unicodedata.normalize("NFC", text).lower().replace("’", "'")))
+    """The words of a caption, in small letters, with single spaces: letters, figures and the marks on them, with
+    apostrophes and hyphens inside."""
+    plain = _BETWEEN.sub(" ", unicodedata.normalize("NFC", text).lower().replace("’", "'"))
+    kept = "".join(c if c.isalnum() or c in "'-.," or unicodedata.category(c)[0] == "M" else " " for c in plain)
+    return " ".join(word for part in kept.split() if (word := part.strip("'-.,")))
 
 
 def read(pictures: str | Path, captions: str | Path, size: int, told: Callable[[int], Any] | None = None) -> Captioned:
@@ -94,7 +99,7 @@ def table(path: str | Path) -> tuple[list[tuple[str, str]], str]:
         raw = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
     except FileNotFoundError:
         raise UserError(f"no file of captions {str(path)!r}") from None
-    except (OSError, EOFError) as problem:
+    except (OSError, EOFError, zlib.error) as problem:
         raise UserError(f"cannot read the captions {path}: {problem}") from None
     text = decode(raw, str(path))
     fingerprint = hashlib.blake2b(raw, digest_size=16).hexdigest()
@@ -107,7 +112,10 @@ def table(path: str | Path) -> tuple[list[tuple[str, str]], str]:
 
 def _rows(text: str, path: Path, kind: str) -> list[tuple[str, str]]:
     if kind == ".csv":
-        cells = list(csv.reader(io.StringIO(text)))
+        try:
+            cells = list(csv.reader(io.StringIO(text)))
+        except csv.Error as problem:
+            raise UserError(f"{path} is no table with commas: {problem}; is a quotation mark left open?") from None
     else:
         cells = [line.rstrip("\r").split("\t") for line in text.split("\n")]
     rows = [row for row in cells if row and any(map(str.strip, row))]
@@ -117,9 +125,21 @@ def _rows(text: str, path: Path, kind: str) -> list[tuple[str, str]]:
             f"{path}: a line is a file name, a {'comma' if kind == '.csv' else 'tab'} and a caption, and one is "
             f"{' '.join(rows[short])[:60]!r}"
         )
+    column = None
     if rows and rows[0][0].strip().lower() in ("image", "file", "image_name", "filename", "file_name"):
+        heads = [cell.strip().lower() for cell in rows[0]]
+        column = next((i for i, head in enumerate(heads) if head in ("caption", "captions", "text", "comment")), None)
         rows = rows[1:]
-    return [(_NUMBERED.sub("", row[0].strip()), row[-1] if kind == ".csv" else "\t".join(row[1:])) for row in rows]
+    if column is None and kind == ".csv" and len({len(row) for row in rows}) == 1:
+        column = -1  # a number may stand between the file and its caption
+    return [(_NUMBERED.sub("", row[0].strip()), _cell(row, column, "," if kind == ".csv" else "\t")) for row in rows]
+
+
+def _cell(row: list[str], column: int | None, mark: str) -> str:
+    """The caption: a column, or all that follows the file, where a caption with commas stands without quotes."""
+    if column is None or column >= len(row):
+        return mark.join(row[1:])
+    return mark.join(row[column:]) if column > 0 else row[column]
 
 
 def _coco(text: str, path: Path) -> list[tuple[str, str]]:
@@ -127,8 +147,10 @@ def _coco(text: str, path: Path) -> list[tuple[str, str]]:
     try:
         tree = json.loads(text)
         names = {image["id"]: str(image["file_name"]) for image in tree["images"]}
-        said = [(names.get(a["image_id"], f"picture {a['image_id']}"), str(a["caption"])) for a in tree["annotations"]]
-    except (ValueError, KeyError, TypeError) as problem:
+        said = [(names.get(a["image_id"], f"picture {a['image_id']}"), a["caption"] or "") for a in tree["annotations"]]
+        if odd := [text for _, text in said if not isinstance(text, str)]:
+            raise TypeError(f"a caption is no text: {str(odd[0])[:60]}")
+    except (ValueError, KeyError, TypeError, RecursionError) as problem:
         raise UserError(
             f"{path} is not COCO's JSON, an object with images (id, file_name) and annotations (image_id, caption): "
             f"{type(problem).__name__} {problem}"
@@ -151,6 +173,8 @@ def boxes(path: str | Path) -> Boxes:
         try:
             name, word, *corners = line.rstrip("\r").split("\t")
             left, top, right, bottom = map(float, corners)
+            if int(word) < 0 or not (left < right and top < bottom):
+                raise ValueError
             found.setdefault(name, []).append((int(word), (left, top, right, bottom)))
         except ValueError:
             raise UserError(
@@ -162,8 +186,25 @@ def boxes(path: str | Path) -> Boxes:
     return found
 
 
+def named_boxes(path: str | Path, names: Sequence[str]) -> tuple[list[list[Named]], int]:
+    """The boxes of each of these pictures, which may be named with their folder or without it, and how many boxes are
+    of none of them."""
+    whole = images.Files(Path(path), list(names), lambda name: None)
+    found: dict[str, list[Named]] = {}
+    unknown = 0
+    for name, rows in boxes(path).items():
+        if (picture := whole.find(name)) is None:
+            unknown += len(rows)
+        else:
+            found.setdefault(picture, []).extend(rows)
+    return [found.get(name, []) for name in names], unknown
+
+
 def _bytes(path: str | Path) -> bytes:
     try:
-        return Path(path).read_bytes()
+        raw = Path(path).read_bytes()
+        return gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
     except FileNotFoundError:
         raise UserError(f"no file of boxes {str(path)!r}") from None
+    except (OSError, EOFError, zlib.error) as problem:
+        raise UserError(f"cannot read the boxes {path}: {problem}") from None

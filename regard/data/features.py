@@ -19,7 +19,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from regard.data.images import ENDINGS, Files, Notes, Pictures, Unreadable, kept
+from regard.data.images import DAMAGED, ENDINGS, Files, Notes, Pictures, Unreadable, kept
 from regard.errors import UserError
 
 KINDS = (".npz", ".safetensors", ".npy")
@@ -61,7 +61,7 @@ def _npz(path: Path) -> Files:
         try:
             with archive.open(inside[name]) as file:
                 return _array(file)
-        except (zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError, EOFError):
+        except (*DAMAGED, RuntimeError, NotImplementedError, OSError, EOFError):
             raise Unreadable("arrays cannot be unpacked and are left out") from None
 
     return Files(path, sorted(inside), load, features=True)

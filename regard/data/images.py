@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import io
+import lzma
 import tempfile
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +27,8 @@ from regard.errors import UserError
 
 ENDINGS = {".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
 MOST_PIXELS = 64_000_000
+DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError)
+"""What a zip raises whose parts are not what they should be."""
 MOST_BYTES = 256 * 2**20
 """Of one file: a zip can hold a file that unpacks to any size."""
 NAMED = 3  # examples in a note
@@ -84,13 +88,14 @@ def files(path: str | Path) -> Files:
     """The pictures of a folder with all below it, or of a zip; a single picture is a folder of one."""
     path = Path(path)
     if path.is_dir():
-        names = sorted(str(p.relative_to(path).as_posix()) for p in path.rglob("*") if _wanted(p.name) and p.is_file())
+        below = {p.relative_to(path).as_posix(): p for p in path.rglob("*")}
+        names = sorted(name for name, p in below.items() if _wanted(name) and p.is_file())
         found = Files(path, names, lambda name: _bounded(path / name))
     elif not path.exists():
         raise UserError(f"no folder, zip or picture {str(path)!r}")
     elif zipfile.is_zipfile(path):
         archive = zipfile.ZipFile(path)
-        names = sorted(n for n in archive.namelist() if _wanted(PurePosixPath(n).name) and "__MACOSX" not in n)
+        names = sorted(filter(_wanted, archive.namelist()))
         found = Files(path, names, lambda name: _unpacked(archive, name))
     elif path.suffix.lower() == ".zip":
         raise UserError(f"{path} is not a zip, or is cut short")
@@ -110,7 +115,10 @@ def holds(path: str | Path) -> bool:
 
 
 def _wanted(name: str) -> bool:
-    return PurePosixPath(name).suffix.lower() in ENDINGS and not name.startswith(".")
+    """A picture by its ending, which no hidden file or folder holds."""
+    path = PurePosixPath(name)
+    hidden = any((part.startswith(".") and part != "..") or part == "__MACOSX" for part in path.parts)
+    return path.suffix.lower() in ENDINGS and not hidden
 
 
 def _bounded(path: Path) -> bytes:
@@ -126,7 +134,7 @@ def _unpacked(archive: zipfile.ZipFile, name: str) -> bytes:
     try:
         with archive.open(name) as file:
             raw = file.read(MOST_BYTES + 1)  # what the directory of a zip says of sizes need not be true
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError, EOFError, ValueError):
+    except (*DAMAGED, RuntimeError, NotImplementedError, OSError, EOFError, ValueError):
         raise Unreadable("pictures cannot be unpacked and are left out") from None
     if len(raw) > MOST_BYTES:
         raise Unreadable("pictures of too many bytes are left out")
@@ -146,7 +154,7 @@ def decode(raw: bytes, size: int, notes: Callable[[str], Any] = lambda what: Non
                 notes("animated pictures, of which the first frame is taken")
             if image.mode in ("CMYK", "YCCK"):
                 notes("CMYK pictures, read as RGB")
-            elif image.mode in ("1", "L", "I", "F", "I;16", "LA"):
+            elif image.mode in ("1", "L", "F", "LA") or image.mode.startswith("I"):
                 notes("grey pictures, read as RGB")
             image.draft("RGB", (2 * size, 2 * size))  # a JPEG can be unpacked smaller
             turned = ImageOps.exif_transpose(image)
@@ -165,10 +173,11 @@ def decode(raw: bytes, size: int, notes: Callable[[str], Any] = lambda what: Non
 def _rgb(image: Any) -> Any:
     from PIL import Image
 
-    if image.mode in ("I", "F", "I;16"):  # 16 bits and more: the whole range becomes 0 to 255
+    if image.mode == "F" or image.mode.startswith("I"):  # the whole range becomes 0 to 255
         values = np.asarray(image, np.float64)
         top = values.max(initial=0.0)
-        scale = 255 / (65535 if top > 255 else 255)
+        sixteen = image.mode.startswith("I;16") or top > 255
+        scale = 255 / (65535 if sixteen else 255 if top > 1 else 1)
         return Image.fromarray(np.clip(values * scale, 0, 255).astype(np.uint8)).convert("RGB")
     if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
         over = Image.new("RGBA", image.size, "white")
@@ -239,8 +248,8 @@ def decoded(source: Files, names: Iterable[str], size: int, notes: Notes) -> Ite
             notes.add(str(problem), name)
 
 
-def by_class(path: str | Path, found: Files | None = None) -> tuple[Files, list[str], list[str]]:
-    """A folder (or zip) with one subfolder a class: the pictures' names, and the class of each."""
+def by_class(path: str | Path, found: Files | None = None) -> tuple[Files, list[str], list[str], list[str]]:
+    """A folder (or zip) with one subfolder a class: the pictures' names, the class of each, and what is to be said."""
     found = found or files(path)
     inner = [PurePosixPath(name).parts for name in found.names]
     depth = 1 if len({parts[0] for parts in inner}) == 1 and min(map(len, inner)) > 2 else 0  # a zip of one folder
@@ -249,4 +258,8 @@ def by_class(path: str | Path, found: Files | None = None) -> tuple[Files, list[
         raise UserError(
             f"{path} wants a subfolder of pictures for each of two classes or more; it holds {named(found.names)}"
         )
-    return found, [name for name, _ in kept], [label for _, label in kept]
+    notes, inside = Notes(), {name for name, _ in kept}
+    for name in found.names:
+        if name not in inside:
+            notes.add("pictures lie in no folder of a class and are left out", name)
+    return found, [name for name, _ in kept], [label for _, label in kept], notes.lines()

@@ -72,7 +72,7 @@ def agreed(
         parents = torch.arange(w).expand(b, w)
     found = []
     for i in range(b):
-        drawn = [_until(words[:, i, j].tolist(), end) for j in range(w)]
+        drawn = [_until(words[:, i, j].tolist(), end)[:limit] for j in range(w)]
         best = choose(drawn, drawn, how.references)
         length = len(drawn[best]) + 1
         found.append(Said(drawn[best], logp[i, best] / length, float(logp[i, best]), not alive[i, best]))

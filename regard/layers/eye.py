@@ -3,6 +3,9 @@
     picture (b, height, width, 3), 0 to 255        x = act(norm(conv(x))), each stage half as wide and half as high
     grid    (b, height / 2^s, width / 2^s, dim)    x = x + act(norm(conv(x))), `blocks` times in each later stage
 
+Kernels that halve are 4 wide, those that do not 3: each place of the grid then sees the picture around the cell that it
+is drawn at, and not half a pixel of each stage up and to the left of it.
+
 Norms are over groups of channels within one picture (Wu & He 2018), so that a picture's grid does not hang on the
 others of its batch, and averaged weights need no statistics of their own.
 """
@@ -51,17 +54,18 @@ class Eye(nn.Module):
 
 
 class Part(nn.Module):
-    """act(norm(conv(x))), added to x where it has the same shape. The kernel is kept as a matrix (after, 9 · before),
-    so that an optimizer for matrices takes it for one; as it is laid out, nothing is copied."""
+    """act(norm(conv(x))), added to x where it has the same shape. The kernel is kept as a matrix (after, 9 or 16 ·
+    before), so that an optimizer for matrices takes it for one; as it is laid out, nothing is copied."""
 
     def __init__(self, before: int, after: int, stride: int):
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(after, 9 * before) * (2 / (9 * before)) ** 0.5)
+        self.side, self.stride = 4 if stride == 2 else 3, stride
+        inside = self.side**2 * before
+        self.weight = nn.Parameter(torch.randn(after, inside) * (2 / inside) ** 0.5)
         self.norm = nn.GroupNorm(_groups(after), after)
-        self.stride = stride
 
     def forward(self, x: Tensor) -> Tensor:
-        kernel = self.weight.view(len(self.weight), 3, 3, -1).permute(0, 3, 1, 2)
+        kernel = self.weight.view(len(self.weight), self.side, self.side, -1).permute(0, 3, 1, 2)
         y = F.relu(self.norm(F.conv2d(x, kernel, stride=self.stride, padding=1)))
         return x + y if self.stride == 1 else y
 

@@ -53,7 +53,7 @@ class LocalMechanism(QKV):
         self.window = self.reach = window
 
     def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
-        bias = self.positions.bias if self.positions.kind == "bias" else None
+        bias = self.positions.on(places.q_at) if self.positions.kind == "bias" else None
         return Banded(query, keys, places, self.scale, self.window, bias, self.positions.by_distance)
 
     def cost(self, n: int, m: int | None = None) -> Cost:

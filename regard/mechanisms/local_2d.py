@@ -55,7 +55,7 @@ class Local2dMechanism(QKV):
         self.window = window
 
     def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
-        bias = self.positions.bias if self.positions.kind == "bias" else None
+        bias = self.positions.on(places.q_at) if self.positions.kind == "bias" else None
         if isinstance(places.q_at, Grid) and places.q_at == places.k_at:
             return Tiled(query, keys, places, places.q_at, self.scale, self.window, bias)
         return Banded(query, keys, places, self.scale, self.window, bias, self.positions.by_distance)

@@ -30,8 +30,8 @@ from regard.places import At, Grid
 
 @dataclass(frozen=True)
 class Config:
-    """`channels` of each stage of the eye, which halves the picture; `layers` of spatial self-attention after it;
-    `decoder_layers` over the words."""
+    """`channels` of each stage of the eye, which halves the picture; `layers` of spatial self-attention after it, by
+    `sight` (a mechanism) with `sight_positions`; `decoder_layers` over the words."""
 
     channels: tuple[int, ...] = (32, 64, 128)
     blocks: int = 1
@@ -42,6 +42,8 @@ class Config:
     heads: int = 4
     mechanism: str = "dot"
     positions: str = "sinusoidal"
+    sight: str = "dot"
+    sight_positions: str = "axial"
     dropout: float = 0.3
 
     def build(self, vocab: int, features: int | None = None) -> CaptionTransformer:
@@ -58,6 +60,7 @@ class CaptionTransformer(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocab))
         self.dropout = Dropout(c.dropout)
         look = {"blocks": c.blocks, "layers": c.layers, "heads": c.heads, "dropout": c.dropout}
+        look |= {"mechanism": c.sight, "positions": c.sight_positions}
         self.sight = Sight(c.channels, c.dim, features=features, **look)
         self.positions = positions.build(c.positions, c.dim, c.heads)
         self.decoder = Stack[DecoderBlock](self._block() for _ in range(c.decoder_layers))

@@ -19,12 +19,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard import named
 from regard.errors import UserError
 from regard.layers import MultiHead
 from regard.layers.dropout import Dropout
 from regard.memory import Memory
 from regard.models.output import pick
-from regard.models.rnn_decoders import Fed, State
+from regard.models.rnn_decoders import ONE, Fed, State
 from regard.models.sight import Sight
 from regard.places import Grid
 from regard.sizes import positive
@@ -32,8 +33,8 @@ from regard.sizes import positive
 
 @dataclass(frozen=True)
 class Config:
-    """`channels` of each stage of the eye, which halves the picture; `layers` of spatial self-attention after it;
-    `dim` is the width of words and of the grid, `hidden` that of the state."""
+    """`channels` of each stage of the eye, which halves the picture; `layers` of spatial self-attention after it, by
+    `sight` (a mechanism) with `positions`; `dim` is the width of words and of the grid, `hidden` that of the state."""
 
     channels: tuple[int, ...] = (32, 64, 128)
     blocks: int = 1
@@ -43,12 +44,14 @@ class Config:
     heads: int = 1
     cell: str = "gru"
     mechanism: str = "bilinear:values=false"
+    sight: str = "dot"
     positions: str = "axial"
     dropout: float = 0.3
 
     def build(self, vocab: int, features: int | None = None) -> Captioner:
         """`features` is the width of features that are given in place of pictures."""
         positive("rnn", dim=self.dim, hidden=self.hidden, heads=self.heads)
+        named.find("cell", self.cell, ONE)
         return Captioner(vocab, self, features)
 
 
@@ -60,6 +63,7 @@ class Captioner(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocab))
         self.dropout = Dropout(c.dropout)
         look = {"blocks": c.blocks, "layers": c.layers, "positions": c.positions, "dropout": c.dropout}
+        look["mechanism"] = c.sight
         self.sight = Sight(c.channels, c.dim, features=features, **look)
         attention = MultiHead(c.hidden, c.heads, c.mechanism, memory_dim=c.dim, output=False)
         if not attention.mechanism.cross:

@@ -3,8 +3,9 @@ Image Transformer; a convolutional stem as in Xiao et al. 2021, Early Convolutio
 
     M = eye(picture) + PE(y, x)        M = block_l(M)        class = softmax(W_c pool(LN(M)) + b_c)
 
-Query, key and value are indexed by (y, x). Any mechanism that regards its own sequence: dot, relative (2-D distances),
-local-2d (neighbours, in linear cost); any positions: axial, learned, rotary. Pooled by attention, which is recorded.
+Query, key and value are indexed by (y, x). Any mechanism that regards its own sequence: dot, local-2d (neighbours,
+in linear cost); any positions: axial, relative-2d. What knows one dimension only (relative, rotary, t5, alibi) takes a
+picture row after row. Pooled by attention, which is recorded.
 """
 
 from __future__ import annotations

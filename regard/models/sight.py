@@ -3,8 +3,8 @@
     M = eye(picture) + PE(y, x)        M = block_l(M), `layers` of spatial self-attention
 
 Query, key and value of the blocks are indexed by (y, x), with any mechanism (local-2d: neighbours only, in linear cost)
-and any positions (axial, relative). What captioners and image classifiers have in common. Where features of pictures
-are given, of a width, they stand in place of what the eye sees.
+and any positions (axial; relative-2d, by rows and columns). What captioners and image classifiers have in common. Where
+features of pictures are given, of a width, they stand in place of what the eye sees.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from regard import positions as places
+from regard.errors import UserError
 from regard.layers import EncoderBlock, FeedForward, MultiHead, PreNorm
 from regard.layers.dropout import Dropout
 from regard.layers.eye import Eye
@@ -40,6 +41,11 @@ class Sight(nn.Module):
         self.eye = Eye(channels, dim, blocks=blocks) if features is None else Given(features, dim)
         self.positions = places.build(positions, dim, heads)
         inside = self.positions if self.positions.inside else None
+        if inside is not None and not layers:
+            raise UserError(
+                f"positions {positions!r} act inside spatial self-attention, of which there is none (layers = 0); take "
+                "axial, or layers of 1 or more"
+            )
         self.layers = Stack[EncoderBlock](
             EncoderBlock(
                 MultiHead(dim, heads, mechanism, positions=inside),

@@ -7,6 +7,7 @@ bias     adds something to the scores
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
 from torch import Tensor, nn
@@ -49,3 +50,7 @@ class Positions(nn.Module):
     def bias(self, q_at: At, k_at: At) -> Tensor | None:
         """What is added to the scores, broadcastable to (b, h, q, k)."""
         return None
+
+    def on(self, at: At) -> Callable[[At, At], Tensor | None]:
+        """`bias` for some of these places, which are counted from the first: on a picture, through its rows."""
+        return self.bias

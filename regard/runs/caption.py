@@ -3,6 +3,7 @@ looked for each word."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,13 +14,13 @@ from torch import nn
 
 from regard.data import captions, tokenizer
 from regard.data.captions import Captioned
-from regard.data.tokenizer import EOS, Tokenizer
+from regard.data.tokenizer import EOS, UNK, Tokenizer
 from regard.decoding import Beam
 from regard.decoding.describe import Describer
 from regard.errors import UserError
 from regard.models.fitted import Fitted
 from regard.runs.backbone import seen
-from regard.runs.caption_run import NEVER, CaptionRun
+from regard.runs.caption_run import NEVER, CaptionRun, pieces
 from regard.settings import DataSettings, Settings, TokenizerSettings, build
 from regard.tasks.augment import Augment
 from regard.tasks.caption import GREY, MODELS, Caption
@@ -28,6 +29,7 @@ from regard.tasks.caption_scores import scores
 __all__ = ["MODELS"]
 
 RUN = CaptionRun
+SIDES = ("left", "right")
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,9 @@ def _info(part: Captioned, files: tuple[str, ...]) -> dict[str, Any]:
 
 
 def facts(found: Found) -> dict[str, Any]:
-    return features(found.train.pictures, found.backbone)
+    """With the caption that stands most often in the training part: what is said without looking at all."""
+    counts = Counter(caption for each in found.train.captions for caption in each)
+    return {**features(found.train.pictures, found.backbone), "commonest": counts.most_common(1)[0][0]}
 
 
 def features(pictures: np.ndarray, backbone: str | None) -> dict[str, Any]:
@@ -230,6 +234,7 @@ def task(
         augment=settings.augment,
         hide=data.hide,
         blank=data.blank,
+        sides=_sides(words),
         scored=_scored(found.valid, words, data) if data.scored else None,
     )
     count = sum(map(len, train))
@@ -238,15 +243,21 @@ def task(
     )
 
 
+def _sides(words: Tokenizer) -> list[int]:
+    """The ids of words that a mirror makes untrue."""
+    marked = [f" {word}" if words.kind == "bpe" else word for word in SIDES]
+    return [found.ids[0] for found in words.batch(marked) if len(found.ids) == 1 and found.ids[0] != UNK]
+
+
 def encode(part: Captioned, words: Tokenizer, longest: int | None) -> tuple[list[list[list[int]]], int]:
-    """Ids of the captions of each picture, each with its end, and how many were too long; a picture whose captions all
-    are keeps the shortest."""
+    """Ids of the captions of each picture, each with its end, and how many had more words than `longest`; a picture
+    whose captions all have keeps the shortest, cut."""
     flat = words.batch([f" {c}" if words.kind == "bpe" else c for each in part.captions for c in each])
     rows, cut, at = [], 0, 0
     for each in part.captions:
         ids = [[*e.ids, EOS] for e in flat[at : at + len(each)]]
         at += len(each)
-        kept = [row for row in ids if longest is None or len(row) <= longest + 1]
+        kept = [row for row, c in zip(ids, each, strict=True) if longest is None or len(c.split()) <= longest]
         cut += len(ids) - len(kept)
         rows.append(kept or [min(ids, key=len)[: (longest or 0) + 1]])
     return rows, cut
@@ -259,7 +270,7 @@ def _scored(valid: Captioned, words: Tokenizer, data: Data) -> Callable[[nn.Modu
     seen = np.full_like(pictures, GREY) if data.blank else pictures
 
     def scored(model: nn.Module) -> dict[str, float]:
-        said = Describer(model, never=NEVER).write(seen, how=Beam(1), limit=data.longest)
+        said = Describer(model, never=NEVER).write(seen, how=Beam(1), limit=pieces(words) * data.longest)
         measured = scores([words.decode(one[0].ids).strip() for one in said], wanted)
         return {name: measured[name] for name in ("bleu", "exact")}
 

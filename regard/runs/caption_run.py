@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from regard.data import captions, images, sights
-from regard.data.tokenizer import EOS, SPECIAL
+from regard.data.tokenizer import EOS, SPECIAL, Tokenizer
 from regard.decoding import Beam
 from regard.decoding.beam import Said
 from regard.decoding.consensus import Consensus
@@ -27,6 +27,7 @@ from regard.tasks.caption_scores import scores
 NEVER = [i for i in range(len(SPECIAL)) if i != EOS]
 """Special tokens are no words, so none is said; [EOS] ends a caption."""
 MAPS_AT_ONCE = 64
+PIECES = 4
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,23 @@ class Described:
         return self.text
 
 
+def pieces(words: Tokenizer) -> int:
+    """How many tokens a word may have."""
+    return PIECES if words.kind == "bpe" else 1
+
+
+def _prefixed(name: str, measured: dict[str, Any]) -> dict[str, Any]:
+    kept = ("bleu1", "bleu2", "bleu3", "bleu4", "cider")
+    return {f"{name}_{key}": measured[key] for key in kept if key in measured}
+
+
+def _blanked(folder: str | Path) -> CaptionRun:
+    run = Run.load(folder)
+    if not isinstance(run, CaptionRun) or not run.settings.data.blank:
+        raise UserError(f"{folder} is no captioner that was trained on grey pictures (regard train caption --blank)")
+    return run
+
+
 class CaptionRun(Run):
     """A run of `caption`."""
 
@@ -68,13 +86,25 @@ class CaptionRun(Run):
 
     @property
     def limit(self) -> int:
-        """The most words that are said."""
-        return min(self.settings.data.longest, 2 * self.config["data"]["train"]["longest"]) + 1
+        """The most tokens that are said."""
+        words = min(self.settings.data.longest, 2 * self.config["data"]["train"]["longest"]) + 1
+        return pieces(self.words) * words
 
     def pictures(self, path: str | Path | Sequence[str | Path], say: Callable[[str], Any] = print) -> images.Pictures:
         """Pictures of a file, a folder or a zip, or of several of them, as the model reads them."""
         paths = [path] if isinstance(path, str | Path) else list(path)
-        found = [read(self, sights.files(path), say) for path in paths]
+        if not paths:
+            raise UserError("no picture was given")
+        found, trouble = [], []
+        for one in paths:
+            try:
+                found.append(read(self, sights.files(one), say))
+            except UserError as problem:  # the others may be better
+                trouble.append(problem)
+        if not found:
+            raise trouble[0]
+        for problem in trouble:
+            say(f"left out: {problem}")
         if len(found) == 1:
             return found[0]
         names = [name for part in found for name in part.names]
@@ -148,15 +178,24 @@ class CaptionRun(Run):
             found += [map_[:-1] for map_ in word_maps(self.net, seen, ended)]
         return found
 
-    def point(self, pictures: np.ndarray, texts: Sequence[str], boxes: Sequence[Sequence[captions.Named]]) -> float:
-        """How much of the attention falls on what a word names, in the mean over these words, when the caption is
-        `texts`: by the map that entered the state which that word is said from."""
+    def point(
+        self, pictures: np.ndarray, texts: Sequence[str], boxes: Sequence[Sequence[captions.Named]]
+    ) -> dict[str, float]:
+        """`pointing`: how much of the attention falls on what a word names, in the mean over these words, when the
+        caption is `texts`: by the map that entered the state which that word is said from. `even`: what attention
+        spread evenly would put there."""
+        if self.words.kind == "bpe":
+            raise UserError("boxes number whole words, and this run says pieces of words; train it with spaces")
+        for text, named in zip(texts, boxes, strict=True):
+            if beyond := [word for word, _ in named if word >= len(text.split())]:
+                raise UserError(f"a box is one of word {beyond[0]}, and {text!r} has {len(text.split())}, from 0 on")
         rows = [list(self.words.encode(text).ids) for text in texts]
-        drawn = self.maps(pictures, rows)
-        shares = [share_on(map_[word], box) for map_, named in zip(drawn, boxes, strict=True) for word, box in named]
-        if not shares:
+        drawn = self.maps(self.shown(pictures), rows)
+        both = [(map_[word], box) for map_, named in zip(drawn, boxes, strict=True) for word, box in named]
+        if not both:
             raise UserError("no box belongs to one of these pictures")
-        return float(np.mean(shares))
+        even = [share_on(np.full_like(map_, 1 / map_.size), box) for map_, box in both]
+        return {"pointing": float(np.mean([share_on(map_, box) for map_, box in both])), "even": float(np.mean(even))}
 
     def evaluate(
         self,
@@ -167,11 +206,14 @@ class CaptionRun(Run):
         beam: int = 5,
         alpha: float = 0.7,
         consensus: int = 0,
+        blank: str | Path | None = None,
         told: Callable[[int], Any] | None = None,
         say: Callable[[str], Any] = print,
     ) -> dict[str, Any]:
         """BLEU-1 to 4 of captions of pictures against their references, the share that is word by word one of them, and
-        nats a word. `boxes` says where what a word names is: `pointing` is the share of attention that falls there."""
+        nats a word; and beside it what is reached without looking: by the commonest caption of training (`commonest_`),
+        and by a run `blank` that was trained on grey pictures (`blank_`). `boxes` says where what a word names is:
+        `pointing` is the share of attention that falls there, `even` what attention spread evenly would put there."""
         if references is None:
             raise UserError("pictures and their captions are wanted: regard evaluate RUN PICTURES CAPTIONS")
         part = captions.read(data, references, self.side)
@@ -182,10 +224,17 @@ class CaptionRun(Run):
         found = self.describe(part.pictures, part.names, beam=beam, alpha=alpha, consensus=consensus, told=told)
         measured: dict[str, Any] = {"rows": len(found), **({"consensus": consensus} if consensus else {"beam": beam})}
         measured |= scores([one.text for one in found], part.captions)
+        if said := self.config.get("commonest"):
+            say(f"commonest_: {said!r} said of every picture, the commonest caption of training")
+            measured |= _prefixed("commonest", scores([said] * len(part), part.captions))
+        if blank is not None:
+            how: dict[str, Any] = {"beam": beam, "alpha": alpha, "consensus": consensus, "say": lambda line: None}
+            measured |= _prefixed("blank", _blanked(blank).evaluate(data, references, **how))
         if boxes is not None:
-            there = captions.boxes(boxes)
-            named = [there.get(name, []) for name in part.names]
-            measured["pointing"] = self.point(part.pictures, [each[0] for each in part.captions], named)
+            there, unknown = captions.named_boxes(boxes, part.names)
+            if unknown:
+                say(f"{unknown:,} boxes are of pictures that are not here, and left out")
+            measured |= self.point(part.pictures, [each[0] for each in part.captions], there)
         from regard.runs.caption import encode
 
         rows, _ = encode(part, self.words, None)

@@ -113,9 +113,9 @@ def classes_of(
 ) -> tuple[images.Pictures, list[str], str | None]:
     """Pictures that can be read, as the model reads them by the settings of its data; the class of each; and the
     fingerprint of the backbone, which must be the one that is known."""
-    source, names, labels = images.by_class(path, sights.files(path))
+    source, names, labels, notes = images.by_class(path, sights.files(path))
     found = sights.read(source, names, data.size)
-    for note in found.notes:
+    for note in (*notes, *found.notes):
         say(note)
     by_name = dict(zip(names, labels, strict=True))
     array, fingerprint = seen(found.array, data, known, say)

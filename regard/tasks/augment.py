@@ -34,15 +34,16 @@ class Augment:
             if not 0 <= getattr(self, name) < 1:
                 raise UserError(f"augment.{name} is a share from 0 to below 1, and was given {getattr(self, name)}")
 
-    def __call__(self, pictures: np.ndarray, numbers: Sequence[int]) -> Tensor:
-        """(b, height, width, 3) of bytes to the same shape, of numbers up to 255 where anything changes."""
+    def __call__(self, pictures: np.ndarray, numbers: Sequence[int], sided: np.ndarray | None = None) -> Tensor:
+        """(b, height, width, 3) of bytes to the same shape, of numbers up to 255 where anything changes. `sided` (b,)
+        are not mirrored: what is said of them would no longer be true."""
         given = torch.from_numpy(np.array(pictures))
         if self == Augment():
             return given
         random, b = np.random.default_rng(list(numbers)), len(pictures)
         x = given.float()
         if self.zoom < 1 or self.flip:
-            x = self._framed(x, random)
+            x = self._framed(x, random, sided)
         if self.light:
             about, shape = (1 - self.light, 1 + self.light), (b, 1, 1, 1)
             gain, contrast = random.uniform(*about, shape), random.uniform(*about, shape)
@@ -53,12 +54,13 @@ class Augment:
             x = self._hidden(x, random)
         return x.clamp(0, 255)
 
-    def _framed(self, x: Tensor, random: np.random.Generator) -> Tensor:
+    def _framed(self, x: Tensor, random: np.random.Generator, sided: np.ndarray | None) -> Tensor:
         """A square part of each, at a random place, as large as the whole; some mirrored."""
         b = len(x)
         share = random.uniform(self.zoom, 1, b)
         slip = random.uniform(-1, 1, (b, 2)) * (1 - share)[:, None]
         side = np.where(random.random(b) < 0.5, -1.0, 1.0) if self.flip else np.ones(b)
+        side = side if sided is None else np.where(sided, 1.0, side)
         turn = np.zeros((b, 2, 3), np.float32)
         turn[:, 0, 0], turn[:, 1, 1], turn[:, :, 2] = share * side, share, slip
         where = F.affine_grid(torch.from_numpy(turn), [b, 3, *x.shape[1:3]], align_corners=False)

@@ -9,7 +9,7 @@ caption come to about one at each place (Xu et al. 2015, 4.2.1, doubly stochasti
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -52,7 +52,8 @@ class CaptionBatch:
 class Caption:
     """The task that the loop trains on. `captions` are ids that end with [EOS], a list for each picture, of which
     `several` are learnt at a time; `hide` is the share of words that the decoder is not shown (Bowman et al. 2016),
-    so that it looks rather than goes by what it said; `blank` shows grey pictures: what can be said without looking."""
+    so that it looks rather than goes by what it said; `blank` shows grey pictures: what can be said without looking.
+    A picture of which one of the words `sides` is said is not mirrored."""
 
     def __init__(
         self,
@@ -69,13 +70,14 @@ class Caption:
         augment: Augment = Augment(),  # noqa: B008 - frozen
         hide: float = 0.0,
         blank: bool = False,
+        sides: Collection[int] = (),
         scored: Scored | None = None,
     ):
         self.pictures, self.captions, self.size = pictures, captions, batch
         self.valid_pictures, self.valid_captions = valid_pictures, valid_captions
         self.several = min(several, max(map(len, captions)))
         self.seed, self.smoothing, self.doubly, self.augment, self.blank = seed, smoothing, doubly, augment, blank
-        self.hide, self.scored = hide, scored
+        self.hide, self.sides, self.scored = hide, frozenset(sides), scored
         self.monitor = "loss" if scored is None else "bleu"
         self.mode: Literal["max", "min"] = "min" if scored is None else "max"
 
@@ -90,9 +92,16 @@ class Caption:
         rows = [self.captions[i][j] for i in indices for j in self._chosen(random, len(self.captions[i]))]
         order = np.sort(indices)  # a file is read forwards
         whole = self.pictures[order][np.argsort(np.argsort(indices))]
-        seen = self.augment(whole, numbers)
+        seen = self.augment(whole, numbers, self._sided(rows))
         made = collate(blanked(seen) if self.blank else seen, rows)
         return replace(made, target=hidden(made.target, self.hide, random)) if self.hide else made
+
+    def _sided(self, rows: Sequence[Sequence[int]]) -> np.ndarray | None:
+        """Of each picture, whether one of its captions says left or right."""
+        if not self.sides:
+            return None
+        said = np.array([not self.sides.isdisjoint(row) for row in rows])
+        return said.reshape(-1, self.several).max(1)
 
     def _chosen(self, random: np.random.Generator, count: int) -> list[int]:
         """Which captions of a picture that has so many: all alike, and all before one comes again."""

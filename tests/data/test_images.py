@@ -159,10 +159,11 @@ def test_no_pictures_is_an_error(tmp_path, make, said):
 
 
 def test_classes_are_subfolders(tmp_path):
-    for name in ("cats/a.png", "cats/b.png", "dogs/a.png", "loose.png"):
+    for name in ("cats/a.png", "cats/b.png", "dogs/a.png", "loose.png", ".hidden/a.png", "__MACOSX/a.png"):
         (tmp_path / "p" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "p" / name).write_bytes(picture())
-    _, names, labels = images.by_class(tmp_path / "p")
+    _, names, labels, notes = images.by_class(tmp_path / "p")
+    assert notes == ["1 pictures lie in no folder of a class and are left out: loose.png"]
     assert dict(zip(names, labels, strict=True)) == {"cats/a.png": "cats", "cats/b.png": "cats", "dogs/a.png": "dogs"}
     with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:  # everything in one folder of the zip
         for name in ("p/cats/a.png", "p/dogs/b.png"):
@@ -172,7 +173,82 @@ def test_classes_are_subfolders(tmp_path):
         images.by_class(tmp_path / "p" / "cats")
 
 
+def test_a_damaged_picture_of_a_zip_is_left_out(tmp_path):
+    with zipfile.ZipFile(tmp_path / "p.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("a.bmp", "b.bmp"):
+            raw = io.BytesIO()
+            Image.effect_noise((40, 40), 60).convert("RGB").save(raw, "BMP")
+            archive.writestr(name, raw.getvalue())
+        place = archive.getinfo("b.bmp").header_offset + 60
+    raw = bytearray((tmp_path / "p.zip").read_bytes())
+    raw[place : place + 200] = bytes(200)
+    (tmp_path / "p.zip").write_bytes(bytes(raw))
+    source = images.files(tmp_path / "p.zip")
+    found = images.read(source, source.names, 16)
+    assert found.names == ["a.bmp"]
+    assert "b.bmp" in found.notes[0]
+
+
+def test_sixteen_bits_in_any_order():
+    values = np.linspace(0, 65535, 64, dtype=np.uint16).reshape(8, 8)
+    for kind in ("<u2", ">u2"):
+        raw = io.BytesIO()
+        Image.fromarray(values.astype(kind)).save(raw, "TIFF")
+        assert abs(images.decode(raw.getvalue(), 8).mean() - 127) < 3
+
+
 # Captions
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("A man's T-shirt , isn’t it ?", "a man's t-shirt isn't it"),
+        ("हिन्दी में", "हिन्दी में"),
+        ("3.5 metres, 1,000 dogs.", "3.5 metres 1,000 dogs"),
+        ("rock--roll -- 'n' _x_ !", "rock roll n x"),
+        ("...", ""),
+    ],
+)
+def test_words_of_a_caption(text, words):
+    assert captions.clean(text) == words
+
+
+COCO = '{"images": [{"id": 1, "file_name": "a.png"}], "annotations": [{"image_id": 1, "caption": "x"}]}'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "caption"),
+    [
+        ("a.csv", "a.png,A man, a dog and a cat\nb.png,x\n", "A man, a dog and a cat"),
+        ("b.csv", "a.png,0,A man\nb.png,1,x\n", "A man"),
+        ("c.csv", "image,caption,by\na.png,A man,me\n", "A man,me"),
+        ("d.tsv", "a.png\tA man\tand more\n", "A man\tand more"),
+        (
+            "e.json",
+            '{"images": [{"id": 1, "file_name": "a.png"}], "annotations": [{"image_id": 1, "caption": null}]}',
+            "",
+        ),
+    ],
+)
+def test_which_column_is_the_caption(tmp_path, name, text, caption):
+    (tmp_path / name).write_text(text)
+    assert captions.table(tmp_path / name)[0][0] == ("a.png", caption)
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "said"),
+    [
+        ("a.csv", b'a.png,"' + b"x" * 200_000, "no table with commas"),
+        ("b.json", b'{"images": [], "annotations": [{"image_id": 1, "caption": ["x"]}]}', "no text"),
+        ("c.json", b"[" * 100_000, "not COCO"),
+        ("d.tsv.gz", b"\x1f\x8b\x08\x00" + b"x" * 30, "cannot read the captions"),
+    ],
+)
+def test_tables_that_cannot_be_read(tmp_path, name, raw, said):
+    (tmp_path / name).write_bytes(raw)
+    with pytest.raises(UserError, match=said):
+        captions.table(tmp_path / name)
 
 
 def test_captions_find_their_pictures(mixed):

@@ -51,6 +51,16 @@ def test_each_box_holds_its_colour_and_nothing_lies_outside():
         assert scene.picture[outside].max() < 115  # ground and its noise
 
 
+def test_no_pair_set_aside_is_seen_the_other_way_round():
+    known, unseen = (
+        {frozenset(parted(scene.sentence)[::2]) for scene in generate(1000, 0, part=part)}
+        for part in ("known", "unseen")
+    )
+    assert not known & unseen
+    assert len(unseen) > 60
+    assert all(pair <= set().union(*known) for pair in unseen)
+
+
 def test_what_is_set_aside_is_seen_in_no_scene_to_learn_from():
     known, aside = things()
     assert not set(known) & set(aside)

@@ -104,7 +104,7 @@ def test_tiles_grow_linearly():
     assert cut(Grid(64, 64), 3).pairs * 4 == cut(Grid(128, 128), 3).pairs
 
 
-@pytest.mark.parametrize("positions", [None, "rotary", "alibi", "t5", "axial"])
+@pytest.mark.parametrize("positions", [None, "rotary", "alibi", "t5", "axial", "relative-2d"])
 @pytest.mark.parametrize("mechanism", ["dot", "local:window=3", "local-2d:window=3", "relative:clip=3", "additive"])
 def test_a_grid_of_height_one_is_a_sequence(mechanism, positions):
     torch.manual_seed(0)

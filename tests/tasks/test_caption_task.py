@@ -151,6 +151,18 @@ def test_doubly_stochastic_attention_is_a_term():
     assert net.decoder.attention.mechanism.q.weight.grad.abs().sum() > 0
 
 
+def test_what_says_left_or_right_is_not_mirrored():
+    job, turned = task(augment=Augment(flip=True), sides=[8], several=1), 0
+    for epoch in range(6):
+        batch = job.batch(np.arange(7), epoch)
+        for i, seen in enumerate(batch.pictures.numpy()):
+            if not np.allclose(seen, PICTURES[i], atol=1e-2):
+                np.testing.assert_allclose(seen, PICTURES[i][:, ::-1], atol=1e-2)
+                assert batch.target[i, 1] != 8
+                turned += 1
+    assert turned > 5
+
+
 def test_blanked_pictures_say_nothing():
     job, net = task(blank=True), model().eval()
     first, other = (job.batch(np.array([i]), 0) for i in (0, 2))

@@ -84,9 +84,48 @@ def test_the_transformer_and_the_doubly_stochastic_term_are_trained(scenes, tmp_
     assert "doubly" in (tmp_path / "run/metrics.jsonl").read_text()
 
 
-def test_a_blanked_captioner_says_the_same_of_all(scenes, tmp_path):
-    run = trained(scenes, tmp_path / "run", steps=2, settings={"data": {"blank": True}})
-    assert len({one.text for one in run.caption(scenes / "unseen.zip", say=lambda line: None)}) == 1
+def test_a_blanked_captioner_says_the_same_of_all(run, scenes, tmp_path):
+    blank = trained(scenes, tmp_path / "run", steps=2, settings={"data": {"blank": True}})
+    assert len({one.text for one in blank.caption(scenes / "unseen.zip", say=lambda line: None)}) == 1
+    files = [scenes / "unseen.zip", scenes / "unseen.captions.tsv"]
+    found = run.evaluate(*files, blank=blank.folder, beam=1, say=lambda line: None)
+    alone = blank.evaluate(*files, beam=1, say=lambda line: None)
+    assert found["blank_bleu1"] == pytest.approx(alone["bleu1"])
+    assert 0 < found["commonest_bleu1"] <= 100
+    with pytest.raises(UserError, match="grey pictures"):
+        run.evaluate(*files, blank=run.folder, say=lambda line: None)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [("{}\t99\t0\t0\t1\t1", "word 99"), ("{}\t-1\t0\t0\t1\t1", "line 1"), ("{}\t0\t0\tnan\t1\t1", "line 1")],
+)
+def test_boxes_that_cannot_be_meant(run, scenes, tmp_path, row, said):
+    name = run.pictures(scenes / "unseen.zip", lambda line: None).names[0]
+    (tmp_path / "boxes.tsv").write_text(row.format(name))
+    with pytest.raises(UserError, match=said):
+        run.evaluate(
+            scenes / "unseen.zip", scenes / "unseen.captions.tsv", boxes=tmp_path / "boxes.tsv", say=lambda line: None
+        )
+
+
+def test_one_broken_picture_of_several_is_left_out(run, scenes, tmp_path):
+    (tmp_path / "broken.jpg").write_bytes(b"no picture")
+    said: list[str] = []
+    found = run.caption([tmp_path / "broken.jpg", scenes / "unseen.zip"], say=said.append)
+    assert len(found) == 6
+    assert "left out" in " ".join(said)
+    with pytest.raises(UserError, match="no picture was given"):
+        run.caption([])
+
+
+def test_a_captioners_encoder_takes_any_mechanism(scenes, tmp_path):
+    for name, more in (("rnn", {"positions": "relative-2d"}), ("transformer", {"sight_positions": "relative-2d"})):
+        model = {**SMALL, "name": name, "layers": 1, "sight": "local-2d:window=1", **more}
+        model |= {"heads": 4} if name == "transformer" else {}
+        run = trained(scenes, tmp_path / name, steps=1, settings={"model": model})
+        assert type(run.net.sight.layers[0].attention.mechanism).__name__ == "Local2dMechanism"
+        assert run.net.sight.positions.name == "relative-2d"
 
 
 def test_bad_pictures_are_told_and_left_out(scenes, tmp_path):
@@ -126,6 +165,8 @@ def test_bad_pictures_are_told_and_left_out(scenes, tmp_path):
         ({"doubly": -1}, "doubly"),
         ({"smoothing": 1}, "smoothing"),
         ({"model": {"channels": []}}, "channels"),
+        ({"model": {"cell": "foo"}}, "cell"),
+        ({"model": {"positions": "rotary"}}, "layers = 0"),
         ({"model": {"mechanism": "synthesizer-dense"}}, "cannot look"),
         ({"data": {"valid": ["one"]}}, "1 names"),
     ],

@@ -56,9 +56,9 @@ def test_erased_places_take_the_mean_colour_and_nothing_else_does():
 def test_gradients_of_a_picture_are_those_of_captum_and_add_up():
     captum = pytest.importorskip("captum.attr", reason="captum is not installed")
     subject = sorted_()
-    mine = picture_gradients(subject.pixels, subject.base, subject.asked, steps=50)[0]
+    mine = picture_gradients(subject.pixels, subject.base, subject.asked, steps=200)[0]
     theirs = captum.IntegratedGradients(lambda x: subject.asked(x)[:, 0]).attribute(
-        subject.pixels[None], subject.base[None].contiguous(), n_steps=50, method="riemann_middle"
+        subject.pixels[None], subject.base[None].contiguous(), n_steps=200, method="riemann_middle"
     )
     torch.testing.assert_close(mine, theirs[0].sum(-1).float(), atol=1e-4, rtol=1e-3)
     with torch.no_grad():
