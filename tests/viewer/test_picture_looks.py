@@ -64,7 +64,7 @@ def test_gradients_of_a_picture_are_those_of_captum_and_add_up():
     with torch.no_grad():
         whole = subject.asked(subject.pixels[None]) - subject.asked(subject.base[None])
     assert float(mine.sum()) == pytest.approx(float(whole), abs=5e-3)
-    by_place = subject.slopes(rows=10, steps=50)[0].unflatten(0, (6, 6))
+    by_place = subject.slopes(rows=10, steps=200)[0].unflatten(0, (6, 6))
     torch.testing.assert_close(by_place[1, 2], mine[4:8, 8:12].sum(), atol=1e-5, rtol=1e-4)
 
 
