@@ -38,7 +38,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "beam 5": {"beam": 5, "alpha": 1.0},
     "consensus": {"consensus": 40},
 }
-KEPT = ("bleu1", "bleu2", "bleu3", "bleu4", "brevity", "length", "exact", "loss")
+KEPT = ("bleu1", "bleu2", "bleu3", "bleu4", "cider", "brevity", "length", "exact", "loss")
 
 
 def grouped(file: str) -> list[list[str]]:
@@ -83,7 +83,7 @@ def measure(seed: int, blank: bool, changed: list[str], runs: Path) -> dict[str,
     row["parameters"] = run.config["parameters"]
     for name, how in WAYS.items():
         found = run.evaluate(*DEV, **how, say=lambda line: None)
-        row[name] = {key: found[key] for key in KEPT}
+        row[name] = {key: found[key] for key in KEPT if key in found}
     shown = ", ".join(f"{name} {row[name]['bleu4']:.2f}" for name in WAYS)
     print(f"{'blanked' if blank else 'looking'} seed {seed}: BLEU-4 {shown}; {row['seconds']:.0f} s", flush=True)
     return row

@@ -243,7 +243,7 @@ def captioned() -> Row:
     found = result("captions")
     mean = {kind: [row["consensus"]["bleu4"] for row in found[kind]] for kind in ("looking", "blanked")}
     told = ", ".join(f"{kind} {sum(v) / len(v):.1f}" for kind, v in mean.items() if v)
-    told += f", the best constant caption {found['constant']['best constant']['bleu4']:.1f}"
+    told += "".join(f", the {name} caption {row['bleu4']:.1f}" for name, row in found["constant"].items())
     if gain := found.get("gain", {}).get("consensus"):
         told += f"; gain from looking {between(gain, 'mean')}"
     took = max(row["seconds"] for row in found["looking"]) / 60
