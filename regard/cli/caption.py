@@ -142,6 +142,8 @@ def caption(
     ending = "" if out is None else out.suffix.lower()
     if out is not None and ending not in (".html", ".json"):
         raise UserError(f"--out writes a page (.html) or the maps (.json), and was given {str(out)!r}")
+    if out is not None and not out.parent.is_dir():
+        raise UserError(f"there is no folder {str(out.parent)!r} to write {out.name} into")
     opened = open_run(folder, import_, "caption")
     from regard.runs.caption_page import MOST
     from regard.runs.subject import progress

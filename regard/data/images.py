@@ -11,6 +11,7 @@ import hashlib
 import io
 import lzma
 import tempfile
+import warnings
 import zipfile
 import zlib
 from collections import Counter
@@ -146,7 +147,10 @@ def decode(raw: bytes, size: int, notes: Callable[[str], Any] = lambda what: Non
     from PIL import Image, ImageOps
 
     try:
-        with Image.open(io.BytesIO(raw)) as image:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # what is too large is refused below
+            opened = Image.open(io.BytesIO(raw))
+        with opened as image:
             width, height = image.size
             if width * height > MOST_PIXELS:
                 raise Unreadable(f"pictures of more than {MOST_PIXELS:,} pixels are refused")
