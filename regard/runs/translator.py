@@ -97,9 +97,11 @@ class Translator(Run):
         made = [Translated(text, "", 0.0, 0, True, alignment=[] if align else None) for text in texts]
         links: list[Links] = []
         if align:
-            from regard.runs.aligning import alignments
+            from regard.runs.aligning import alignments, said_numbers, word_numbers
 
-            links = alignments(self, [ids[i] for i in real], [said[0].ids for said in found])
+            said = [one[0].ids for one in found]
+            words = word_numbers([texts[i] for i in real], self.words, self.most), said_numbers(said, self.words)
+            links = alignments(self, [ids[i] for i in real], said, words)
         for number, (i, said) in enumerate(zip(real, found, strict=True)):
             best, link = said[0], links[number] if align else None
             text = pairs.text_of(best.ids, self.words)
