@@ -119,22 +119,21 @@ def _answer(found: list[Any], links: IO[str] | None, json_: bool) -> None:
         links.flush()
 
 
-def _lines(file: Path | None, text: str | None) -> Iterator[list[str]]:
+def _lines(file: Path | None, text: str | None) -> list[list[str]]:
     if file is None:
         assert text is not None
         if text.encode("utf-8", "replace").decode() != text:
             raise UserError("the text is not valid UTF-8; set the terminal to UTF-8, or put the text into a file")
-        yield [" ".join(text.splitlines())]
-        return
+        return [[" ".join(text.splitlines())]]
     from regard.data.pairs import lines
 
     whole, _ = lines(file)
-    for first in range(0, len(whole), OF_A_FILE):
-        yield whole[first : first + OF_A_FILE]
+    return [whole[first : first + OF_A_FILE] for first in range(0, len(whole), OF_A_FILE)]
 
 
 def _waiting(stream: IO[bytes]) -> Iterator[list[str]]:
-    """The lines that have come by now: one where they are typed, many where they wait in a pipe."""
+    """The lines that have come by now: one where they are typed, many where they wait in a pipe. Those before a line
+    that is no text are given before that is said."""
     from regard.data.read import decode
 
     lines: queue.Queue[bytes | None] = queue.Queue(AT_ONCE)
@@ -151,13 +150,18 @@ def _waiting(stream: IO[bytes]) -> Iterator[list[str]]:
         while part[-1] is not None and len(part) < AT_ONCE and not lines.empty():
             part.append(lines.get())
         over = part[-1] is None
-        texts = []
-        for raw in part:
-            if raw is not None:
-                number += 1
-                texts.append(decode(raw, f"standard input, line {number}").removesuffix("\n").removesuffix("\r"))
+        texts, wrong = [], None
+        try:
+            for raw in part:
+                if raw is not None:
+                    number += 1
+                    texts.append(decode(raw, f"standard input, line {number}").removesuffix("\n").removesuffix("\r"))
+        except UserError as problem:
+            wrong = problem
         if texts:
             yield texts
+        if wrong is not None:
+            raise wrong
 
 
 def _tell(line: str) -> None:

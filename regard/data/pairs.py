@@ -65,8 +65,9 @@ def read(
 
 
 def lines(path: str | Path) -> tuple[list[str], str]:
-    """A text on each line, also of a .gz file, and the file's fingerprint. Only a line feed ends a line."""
-    raw, fingerprint = contents(path)
+    """A text on each line, also of a .gz file, and the file's fingerprint. Only a line feed ends a line, and a line may
+    be blank."""
+    raw, fingerprint = contents(path, blank=True)
     return [line.removesuffix("\r") for line in decode(raw, path).removesuffix("\n").split("\n")], fingerprint
 
 
@@ -151,9 +152,12 @@ def text_of(ids: Sequence[int], words: Tokenizer) -> str:
     return re.sub(r"[\r\n]+", " ", text.removeprefix(" ")) if words.kind in ("bpe", "chars") else text
 
 
-def encode(texts: Texts, words: Tokenizer, *, max_tokens: int | None = None) -> Pairs:
-    """Tokens of pairs. A pair with a side of more than `max_tokens` is left out: cut, it would teach to stop early."""
+def encode(texts: Texts, words: Tokenizer, *, max_tokens: int | None = None, none: bool = False) -> Pairs:
+    """Tokens of pairs. A pair with a side of more than `max_tokens` is left out: cut, it would teach to stop early.
+    That none is left is an error, unless `none`."""
     sides, kept = _short(texts, words, max_tokens)
+    if not kept and not none:
+        raise UserError(f"no pair has at most {max_tokens} tokens on both sides (--set data.max_tokens=N)")
     flat = [_flat([side[i].ids for i in kept]) for side in sides]
     return Pairs(*flat[0], *flat[1], left_out=len(texts.sources) - len(kept))
 
@@ -204,8 +208,6 @@ def _short(texts: Texts, words: Tokenizer, max_tokens: int | None) -> tuple[list
         for i, (s, t) in enumerate(zip(*sides, strict=True))
         if max_tokens is None or max(len(s), len(t)) <= max_tokens
     ]
-    if not kept:
-        raise UserError(f"no pair has at most {max_tokens} tokens on both sides (--set data.max_tokens=N)")
     return sides, kept
 
 

@@ -26,6 +26,8 @@ def test_lines_keep_their_order_and_empty_ones_stay_empty(cli, translating, tmp_
     assert piped == whole
     code, alone, _ = cli("translate", run, "--text", lines[1], "--tokens", "9")
     assert alone == said[2] + "\n"
+    (tmp_path / "blank.en").write_text("\n\n")
+    assert cli("translate", run, "blank.en")[:2] == (0, "\n\n")
 
 
 def test_json_and_alignments(cli, translating, tmp_path):
@@ -105,3 +107,21 @@ def test_bytes_that_are_no_text_name_their_line(cli, translating, monkeypatch, t
     code, _, err = cli("translate", str(translating / "en-de"), "bad.en")
     assert code == 2
     assert "line 2" in err
+
+
+def test_lines_before_bytes_that_are_no_text_are_translated(cli, translating, monkeypatch):
+    import io
+
+    raw = io.TextIOWrapper(io.BytesIO(b"We loved it.\n\nnot \xff fine\nlost\n"))
+    monkeypatch.setattr(sys, "stdin", raw)
+    code, out, err = cli("translate", str(translating / "en-de"), "--tokens", "4")
+    assert code == 2
+    assert "standard input, line 3" in err
+    assert out.count("\n") == 2
+
+
+def test_alignments_are_not_overwritten_where_there_is_nothing_to_align(cli, translating, tmp_path):
+    (tmp_path / "old.align").write_text("0-0\n")
+    code, _, err = cli("translate", str(translating / "en-de"), "nothing.en", "--alignments", "old.align")
+    assert code == 2, err
+    assert (tmp_path / "old.align").read_text() == "0-0\n"

@@ -32,6 +32,12 @@ def test_two_files_belong_together_line_by_line(tmp_path):
     assert pairs.read([b, a]).fingerprint != found.fingerprint
 
 
+def test_a_line_may_be_blank_and_a_file_may_not_be_empty(tmp_path):
+    assert pairs.lines(write(tmp_path / "blank.en", "\n \n\n"))[0] == ["", " ", ""]
+    with pytest.raises(UserError, match="is empty"):
+        pairs.lines(write(tmp_path / "empty.en", ""))
+
+
 def test_different_counts_are_both_named(tmp_path):
     a, b = write(tmp_path / "a.en", "1\n2\n3\n"), write(tmp_path / "b.de", "1\n2\n")
     with pytest.raises(UserError, match=r"a\.en has 3 lines and .*b\.de has 2"):
