@@ -109,9 +109,31 @@ def test_evaluate_gives_both_cases_with_signatures(learnt, tmp_path):
     assert "case:lc" in found["signatures"]["bleu_lc"]
     assert "case:mixed" in found["signatures"]["bleu"]
     assert "tok:13a" in found["signatures"]["bleu"]
+    assert found["loss_rows"] == 2
     (tmp_path / "c").write_text("one\n")
     with pytest.raises(UserError, match=r"has 3 lines and .* has 1"):
         run.evaluate(tmp_path / "a", tmp_path / "c")
+
+
+def test_the_loss_is_over_pairs_that_are_whole(learnt, tmp_path):
+    run, (a, b) = learnt["transformer"], (tmp_path / name for name in ("a", "b"))
+    long = "dog " * 300
+    said = []
+    a.write_text(f"old cat\n\n{long}\n")
+    b.write_text(f"alt Katze\n\n{long}\n")
+    found = run.evaluate(a, b, beam=1, say=said.append)
+    assert (found["rows"], found["loss_rows"]) == (3, 1)
+    assert "1 of 3 pairs have a side of more than 256 tokens and are left out of the loss" in said
+    a.write_text("old cat\n")
+    b.write_text("alt Katze\n")
+    alone = run.evaluate(a, b, beam=1, say=said.append)
+    assert "loss_rows" not in alone
+    assert found["loss"] == pytest.approx(alone["loss"])
+    b.write_text(f"{long}\n")
+    found = run.evaluate(a, b, beam=1, say=said.append)
+    assert found["loss_rows"] == 0
+    assert "bleu" in found
+    assert "loss" not in found
 
 
 def test_true_links_are_found_and_bad_ones_named(learnt, tmp_path):
