@@ -95,6 +95,9 @@ def _table(path: Path, source: str | None, target: str | None) -> tuple[tuple[li
         cells, _ = columns(path)
         source, target = _guess(list(cells), plain.suffix.lower(), path)
         notes.append(f"{path.name}: {_said(source)} is translated to {_said(target)}")
+        if plain.suffix.lower() == ".csv" and not {source.lower(), target.lower()} <= {*SOURCES, *TARGETS}:
+            pair = f"{source[:40]!r} and {target[:40]!r}"
+            notes.append(f"{path.name}: {pair} were taken for the header; if they are a pair: --source 0 --target 1")
     cells, fingerprint = columns(path, [source, target])
     for name in (source, target):
         if name not in cells:

@@ -60,6 +60,15 @@ def test_a_table_of_two_columns(tmp_path, name, content, columns):
     assert found.targets == ["LEFT", "2.0"]
 
 
+def test_what_is_taken_for_a_header_is_told(tmp_path):
+    file = write(tmp_path / "t.csv", "one,eins\ntwo,zwei\n")
+    found = pairs.read([file])
+    assert found.sources == ["two"]
+    assert "'one' and 'eins' were taken for the header" in found.notes[-1]
+    assert pairs.read([file], source="0", target="1").sources == ["one", "two"]
+    assert len(pairs.read([write(tmp_path / "u.csv", "source,target\ntwo,zwei\n")]).notes) == 1
+
+
 @pytest.mark.parametrize(
     ("name", "content", "columns", "message"),
     [
