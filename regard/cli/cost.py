@@ -63,7 +63,6 @@ def cost(
       regard cost local:window=8 --n 256 --d 32 --json
       regard cost gpt --n 64 --d 64 --layers 2 --out cost.html
       regard cost transformer-base --n 30
-      regard cost recipes/transformer-base.yaml --n 30
       regard cost runs/han --n 60
     """
     from regard.plugins import import_files
