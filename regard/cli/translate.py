@@ -40,7 +40,11 @@ def translate(
         Path | None, typer.Option(help="Write which words belong together, as `0-0 1-2` a line (Pharaoh).")
     ] = None,
     precision: Annotated[
-        str, typer.Option(help="Of the weights: float32, or float16 or int8 (rounded, faster).")
+        str,
+        typer.Option(
+            help="Of the weights: float32, or float16 or int8 (rounded, faster). With int8 a translation may hang on "
+            "the lines that it is translated with."
+        ),
     ] = "float32",
     import_: Imports = None,
     json_: Json = False,

@@ -60,7 +60,10 @@ def evaluate(
     target: Annotated[str | None, typer.Option(help="Translators, of a table: column of the reference.")] = None,
     beam: Annotated[int | None, typer.Option(min=1, help="Translators: beams; 1 is greedy. [5]")] = None,
     alpha: Annotated[float | None, typer.Option(min=0.0, help="Translators: power of the length. [1]")] = None,
-    precision: Annotated[str | None, typer.Option(help="Translators: float32, float16 or int8. [float32]")] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(help="Translators: float32, float16, or int8 (where texts hang on their batch). [float32]"),
+    ] = None,
     alignments: Annotated[Path | None, typer.Option(help="Translators: true links (Pharaoh) of words.")] = None,
     consensus: Annotated[int | None, typer.Option(min=2, help="Captioners: of so many drawn, the agreed one.")] = None,
     boxes: Annotated[Path | None, typer.Option(help="Captioners: boxes of what words name, for pointing.")] = None,
