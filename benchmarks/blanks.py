@@ -1,14 +1,15 @@
 """The missing word: two LSTMs on both sides of it and a Transformer that masks it, at equal parameters, on WikiText-2.
 
-    python benchmarks/blanks.py                        # trains both (about 20 minutes on 2 cores), measures, and writes
+    python benchmarks/blanks.py                        # trains both (25 minutes on one core), measures, and writes
     python benchmarks/blanks.py --bert RUN --birnn RUN # measures runs of the two recipes; writes results/blanks.json
 
 recipes/wikitext2-bert.yaml and recipes/wikitext2-birnn.yaml are trained on the same tokens (10,000 lower-cased words,
-the others unknown) for about the same time. Then both are asked for the same words: one in the middle of each window
-of 64 tokens of the validation part, all others in sight; unknown words are neither asked for nor counted. Beside them
-stands the most frequent word. What each says of its own objective (15 % of the words hidden; every word in turn) is in
-the result too, but is not the same question. Intervals: bootstrap over the words; the two are compared by McNemar's
-test on the same words.
+the others unknown), each for the steps of its recipe: their parameters are about equal, their time is not, the masked
+one taking three times as long (`seconds` in the result). Then both are asked for the same words: one in the middle of
+each window of 64 tokens of the validation part, all others in sight; unknown words are neither asked for nor counted.
+Beside them stands the most frequent word. What each says of its own objective (15 % of the words hidden; every word in
+turn) is in the result too, but is not the same question. Intervals: bootstrap over the words; the two are compared by
+McNemar's test on the same words.
 """
 
 from __future__ import annotations

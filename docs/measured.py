@@ -145,8 +145,19 @@ def shakespeare() -> Row:
 
 def wikitext() -> Row:
     found = result("wikitext2")
-    told = f"{found['word_perplexity']:.1f} after {found['seconds'] / 60:.0f} minutes, {found['threads']} thread(s)"
+    said = [f"{value:.1f} at a stride of {stride}" for stride, value in found["by_stride"].items()]
+    told = f"{', '.join(said)} tokens, after {found['seconds'] / 60:.0f} minutes, {found['threads']} thread(s)"
     return "WikiText-2, perplexity a word on the validation part", told, "python benchmarks/wikitext2.py"
+
+
+def tokenised() -> Row:
+    found = result("tokenise")
+    told = "; ".join(f"{name} {between(row)}" for name, row in found["bpe"]["ratio"].items())
+    size = f"{found['bpe']['megabytes']:,.0f} MB of {found['text']}"
+    what = (
+        f"tokenising {size} (bpe) from disk to disk: times as fast as the `tokenizers` library alone on text in memory"
+    )
+    return what, told, "python benchmarks/tokenise.py"
 
 
 def blanks() -> Row:
@@ -293,7 +304,7 @@ def foretold() -> Row:
 def quality() -> list[Row]:
     """How good recipes are, and how fast what is theirs; without what was not measured yet."""
     made: list[Callable[[], Row]] = [partial(documents, name) for name in ("imdb", "sst2", "mr", "trec")]
-    made += [han, context, evidence, hops, shakespeare, wikitext, blanks, transfer]
+    made += [han, context, evidence, hops, shakespeare, wikitext, tokenised, blanks, transfer]
     made += [partial(writing, batch, kind) for batch in ("1", "64") for kind in ("float32", "float16")]
     made += [partial(translated, name) for name in TRANSLATORS] + [aligned, recurrent]
     made += [partial(interpreting, batch, kind) for batch in ("1", "16") for kind in ("float32", "float16", "int8")]

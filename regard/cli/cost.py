@@ -28,7 +28,9 @@ WORDS = {
 
 
 def cost(
-    what: Annotated[str, typer.Argument(help="A mechanism, a layer, a model, or a run folder.", metavar="MODEL")],
+    what: Annotated[
+        str, typer.Argument(help="A mechanism, a layer, a model, a recipe, or a run folder.", metavar="MODEL")
+    ],
     n: Annotated[int, typer.Option(min=1, help="Places: tokens of one text.")] = 128,
     m: Annotated[int | None, typer.Option(min=1, help="Places of the source, where there is one. [n]")] = None,
     d: Annotated[int | None, typer.Option(min=1, help="Width. [64 for a layer; a model's own]")] = None,
@@ -36,7 +38,7 @@ def cost(
     layers: Annotated[int | None, typer.Option(min=1, help="Layers of a model.")] = None,
     mechanism: Annotated[str | None, typer.Option(help="Attention of a model, such as local:window=64.")] = None,
     positions: Annotated[str | None, typer.Option(help="Positions, such as rotary.")] = None,
-    vocab: Annotated[int, typer.Option(min=8, help="Words of a model.")] = 8000,
+    vocab: Annotated[int | None, typer.Option(min=8, help="Words of a model. [8000, or as a recipe says]")] = None,
     classes: Annotated[int, typer.Option(min=2, help="Classes of a classifier.")] = 2,
     predict: Annotated[
         int | None,
@@ -60,6 +62,7 @@ def cost(
       regard cost dot --n 64 --d 64
       regard cost local:window=8 --n 256 --d 32 --json
       regard cost gpt --n 64 --d 64 --layers 2 --out cost.html
+      regard cost transformer-base --n 30
       regard cost runs/han --n 60
     """
     from regard.plugins import import_files
@@ -87,24 +90,27 @@ def cost(
         print(f"page: {write(made, width, out)}", file=sys.stderr if json_ else sys.stdout)
 
 
-def _module(what: str, given: dict[str, Any], vocab: int, classes: int) -> tuple[Any, str]:
-    """What is meant: a folder is a run, other names are layers before models."""
+def _module(what: str, given: dict[str, Any], vocab: int | None, classes: int) -> tuple[Any, str]:
+    """What is meant: a folder is a run, a .yaml a recipe, other names are layers before models."""
     import torch
 
     from regard.costing import subject
 
-    folder = Path(what)
+    folder, recipe = Path(what), what.endswith((".yaml", ".yml"))
+    if (folder.is_dir() or recipe) and any(value is not None for value in given.values()):
+        kind = "a recipe" if recipe else "a run"
+        raise UserError(f"{what} is {kind}, whose sizes are known: leave out --d, --heads, --layers and the like")
     if folder.is_dir():
         from regard.runs.run import Run
 
-        if any(value is not None for value in given.values()):
-            raise UserError(f"{what} is a run, whose sizes are known: leave out --d, --heads, --layers and the like")
         model = Run.load(folder).model
         if not isinstance(model, torch.nn.Module):
             raise UserError(f"{what} is a run of a fitted model, which has no layers to cost")
         return model, what
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
+        if recipe:
+            return _of_recipe(what, vocab, classes), what
         layer = subject.layer(what, given["d"] or 64, given["heads"] or 4, given["positions"])
         if layer is not None:
             return layer, what
@@ -113,6 +119,23 @@ def _module(what: str, given: dict[str, Any], vocab: int, classes: int) -> tuple
 
         known = {f"{task}/{name}": home for task in KINDS for name, home in models(task).items()}
         return subject.model(what, known, given, vocab, classes), what
+
+
+def _of_recipe(path: str, vocab: int | None, classes: int) -> Any:
+    """The model that a file of settings describes; the words are those that its tokenizer may have."""
+    from regard import settings
+    from regard.costing import subject
+    from regard.runs.resolve import resolve
+
+    tree = settings.load(path)
+    task = tree.pop("task", None)
+    if task is None or "models" in tree:
+        raise UserError(f"{path} is no recipe of `regard train`, with a task and one model; cost its models by name")
+    found = resolve(str(task), tree)
+    words = vocab or getattr(getattr(found, "tokenizer", None), "vocab", None) or subject.VOCAB
+    if not hasattr(found.model, "build"):
+        raise UserError(f"{path} describes a {found.model_name}, which is fitted and has no layers to cost")
+    return subject.of_task(found.model, found.task, words, classes)
 
 
 def _show(shown: dict[str, Any]) -> None:

@@ -46,7 +46,7 @@ def generate(
     _quick()
     prompts = [_whole(prompt or "")] if file is None else _lines(file)
     how: dict[str, Any] = {"tokens": tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p}
-    how |= {"seed": seed, "n": n, "window": window, "precision": precision}
+    how |= {"seed": seed, "n": n, "window": window, "precision": precision, "say": _note}
     if file is None and n == 1 and not json_:
         _stream(opened, prompts[0], how)
         return
@@ -64,13 +64,16 @@ def _stream(opened: Any, prompt: str, how: dict[str, Any]) -> None:
         sys.stdout.write(piece)
         sys.stdout.flush()
 
+    notes: list[str] = []  # are told when the text is whole, and not within it
     print(prompt, end="", flush=True)
     try:
-        said = opened.generate(prompt, heard=heard, **how)[0]
+        said = opened.generate(prompt, heard=heard, **how | {"say": notes.append})[0]
     except KeyboardInterrupt:  # what was written stands there
         print()
         raise typer.Exit(130) from None
     print()
+    for note in notes:
+        _note(note)
     _tell(said.slid, opened, how["window"])
 
 
@@ -100,9 +103,7 @@ def fill(
       regard fill runs/bert "The [MASK] was cold."
       regard fill runs/birnn "We [MASK] the [MASK]." --top 3 --json
     """
-    found = open_run(run, import_, "fill").fill(
-        _whole(text), top=top, tokens=tokens, seed=seed, say=lambda line: print(line, file=sys.stderr)
-    )
+    found = open_run(run, import_, "fill").fill(_whole(text), top=top, tokens=tokens, seed=seed, say=_note)
     if json_:
         rows = [{"mask": i, "guesses": [guess.as_dict() for guess in row]} for i, row in enumerate(found)]
         print(json.dumps({"text": text, "masks": rows}, ensure_ascii=False))
@@ -112,6 +113,10 @@ def fill(
             print(f"[MASK] {i + 1}")
         for guess in row:
             print(f"{guess.probability:.4f}\t{_shown(guess.words)}")
+
+
+def _note(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _shown(words: str) -> str:

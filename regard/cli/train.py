@@ -202,7 +202,10 @@ def translate(
     positions: o.Positions = None,
     smoothing: Annotated[float | None, typer.Option(help="Label smoothing. [0.1]")] = None,
     bleu: Annotated[
-        int | None, typer.Option(min=0, help="Evaluate by the BLEU of so many sentences. [0: by the loss]")
+        int | None,
+        typer.Option(
+            min=0, help="Evaluate by the BLEU of so many sentences, said greedily, letter case aside. [0: by the loss]"
+        ),
     ] = None,
     from_: o.From = None,
     epochs: o.Epochs = None,

@@ -25,8 +25,10 @@ def translate(
         Path | None, typer.Argument(help="A file with a source a line (also .gz); without it standard input.")
     ] = None,
     text: Annotated[str | None, typer.Option(help="A single text, instead of a file.")] = None,
-    beam: Annotated[int, typer.Option(min=1, help="So many beams; 1 is greedy.")] = 5,
-    alpha: Annotated[float, typer.Option(min=0.0, help="Scores are divided by this power of the length.")] = 1.0,
+    beam: Annotated[int | None, typer.Option(min=1, help="So many beams; 1 is greedy. [5]")] = None,
+    alpha: Annotated[
+        float | None, typer.Option(min=0.0, help="Scores are divided by this power of the length. [1]")
+    ] = None,
     temperature: Annotated[
         float | None, typer.Option(min=0.0, help="Draw words by chance, instead of beams; 1: as learnt.")
     ] = None,
@@ -38,7 +40,11 @@ def translate(
         Path | None, typer.Option(help="Write which words belong together, as `0-0 1-2` a line (Pharaoh).")
     ] = None,
     precision: Annotated[
-        str, typer.Option(help="Of the weights: float32, or float16 or int8 (rounded, faster).")
+        str,
+        typer.Option(
+            help="Of the weights: float32, or float16 or int8 (rounded, faster). With int8 a translation may hang on "
+            "the lines that it is translated with."
+        ),
     ] = "float32",
     import_: Imports = None,
     json_: Json = False,
@@ -62,11 +68,14 @@ def translate(
     drawn = [name for name, value in (("--top-k", top_k), ("--top-p", top_p)) if value is not None]
     if drawn and temperature is None:
         raise UserError(f"{' and '.join(drawn)} choose among words that are drawn; say --temperature too")
+    beams = [name for name, value in (("--beam", beam), ("--alpha", alpha)) if value is not None]
+    if beams and temperature is not None:
+        raise UserError(f"words are drawn by --temperature, or chosen by beams: leave out {' and '.join(beams)}, or it")
     opened = open_run(run, import_, "translate")
     prepare()  # the process keeps freed memory, which caches are made of
     sampling = None if temperature is None else Sampling(temperature, top_k, top_p, seed)
-    how: dict[str, Any] = {"beam": beam, "alpha": alpha, "sampling": sampling, "limit": tokens, "precision": precision}
-    how |= {"align": alignments is not None, "say": _tell}
+    how: dict[str, Any] = {"beam": beam or 5, "alpha": 1.0 if alpha is None else alpha, "sampling": sampling}
+    how |= {"limit": tokens, "precision": precision, "align": alignments is not None, "say": _tell}
     parts = _waiting(sys.stdin.buffer) if file is None and text is None else _lines(file, text)
     links = None if alignments is None else open(alignments, "w", encoding="utf-8")  # noqa: SIM115
     try:
@@ -80,12 +89,15 @@ def translate(
 
 
 def pairs(
-    kind: Annotated[str, typer.Argument(help="dates (to ISO) or numbers (from one language to another).")],
+    kind: Annotated[
+        str,
+        typer.Argument(help="dates (to ISO, spaces around the dashes) or numbers (from one language to another)."),
+    ],
     out: Annotated[Path, typer.Option(help="The table to write; the true links stand beside it, in .align.")],
     count: Annotated[int, typer.Option(min=1, help="How many pairs.")] = 10_000,
     seed: Annotated[int, typer.Option(min=0, help="The same seed writes the same.")] = 0,
-    source: Annotated[str, typer.Option(help="numbers: language of the source.")] = "en",
-    target: Annotated[str, typer.Option(help="numbers: language of the target.")] = "fr",
+    source: Annotated[str | None, typer.Option(help="numbers: language of the source. [en]")] = None,
+    target: Annotated[str | None, typer.Option(help="numbers: language of the target. [fr]")] = None,
 ) -> None:
     """Write pairs to learn from, for which it is known which words belong together. Nothing is downloaded.
 
@@ -98,7 +110,12 @@ def pairs(
 
     if out.suffix.lower() != ".tsv":
         raise UserError(f"pairs are written as a table, NAME.tsv, and {str(out)!r} was given")
-    made = generate(kind, count, seed, **({"source": source, "target": target} if kind == "numbers" else {}))
+    if kind == "dates":
+        for name, value in (("--source", source), ("--target", target)):
+            if value is not None:
+                raise UserError(f"{name} {value} is for numbers; dates are of many languages, to ISO: leave it out")
+    languages = {"source": source or "en", "target": target or "fr"} if kind == "numbers" else {}
+    made = generate(kind, count, seed, **languages)
     links = out.with_suffix(".align")
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text("".join(f"{one.source}\t{one.target}\n" for one in made), encoding="utf-8")
@@ -119,22 +136,21 @@ def _answer(found: list[Any], links: IO[str] | None, json_: bool) -> None:
         links.flush()
 
 
-def _lines(file: Path | None, text: str | None) -> Iterator[list[str]]:
+def _lines(file: Path | None, text: str | None) -> list[list[str]]:
     if file is None:
         assert text is not None
         if text.encode("utf-8", "replace").decode() != text:
             raise UserError("the text is not valid UTF-8; set the terminal to UTF-8, or put the text into a file")
-        yield [" ".join(text.splitlines())]
-        return
+        return [[" ".join(text.splitlines())]]
     from regard.data.pairs import lines
 
     whole, _ = lines(file)
-    for first in range(0, len(whole), OF_A_FILE):
-        yield whole[first : first + OF_A_FILE]
+    return [whole[first : first + OF_A_FILE] for first in range(0, len(whole), OF_A_FILE)]
 
 
 def _waiting(stream: IO[bytes]) -> Iterator[list[str]]:
-    """The lines that have come by now: one where they are typed, many where they wait in a pipe."""
+    """The lines that have come by now: one where they are typed, many where they wait in a pipe. Those before a line
+    that is no text are given before that is said."""
     from regard.data.read import decode
 
     lines: queue.Queue[bytes | None] = queue.Queue(AT_ONCE)
@@ -151,13 +167,18 @@ def _waiting(stream: IO[bytes]) -> Iterator[list[str]]:
         while part[-1] is not None and len(part) < AT_ONCE and not lines.empty():
             part.append(lines.get())
         over = part[-1] is None
-        texts = []
-        for raw in part:
-            if raw is not None:
-                number += 1
-                texts.append(decode(raw, f"standard input, line {number}").removesuffix("\n").removesuffix("\r"))
+        texts, wrong = [], None
+        try:
+            for raw in part:
+                if raw is not None:
+                    number += 1
+                    texts.append(decode(raw, f"standard input, line {number}").removesuffix("\n").removesuffix("\r"))
+        except UserError as problem:
+            wrong = problem
         if texts:
             yield texts
+        if wrong is not None:
+            raise wrong
 
 
 def _tell(line: str) -> None:

@@ -62,7 +62,10 @@ def evaluate(
     alpha: Annotated[
         float | None, typer.Option(min=0.0, help="Translators, captioners: power of the length. [1; 0.7]")
     ] = None,
-    precision: Annotated[str | None, typer.Option(help="Translators: float32, float16 or int8. [float32]")] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(help="Translators: float32, float16, or int8 (where texts hang on their batch). [float32]"),
+    ] = None,
     alignments: Annotated[Path | None, typer.Option(help="Translators: true links (Pharaoh) of words.")] = None,
     consensus: Annotated[int | None, typer.Option(min=2, help="Captioners: of so many drawn, the agreed one.")] = None,
     boxes: Annotated[Path | None, typer.Option(help="Captioners: boxes of what words name, for pointing.")] = None,

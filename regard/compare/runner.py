@@ -132,9 +132,9 @@ def searched(plan: Plan, out: Path, say: Say, progress: bool) -> list[Entry]:
 def _validation(folder: Path) -> float:
     """The best validation number of a run, larger being better."""
     metrics = opened(folder).config["metrics"]
-    for name, sign in (("bleu", 1.0), ("exact", 1.0), ("accuracy", 1.0), ("micro_f1", 1.0), ("loss", -1.0)):
+    for name in ("bleu_lc", "bleu", "exact", "accuracy", "micro_f1", "loss"):
         if name in metrics:
-            return sign * metrics[name]
+            return -metrics[name] if name == "loss" else metrics[name]
     raise UserError(f"the validation part says nothing to choose by: {', '.join(metrics)}")
 
 

@@ -3,6 +3,7 @@
 dot, local:window=64        a layer of multi-head attention with that mechanism
 rnn, gru, lstm, convolution a layer of width d
 gpt, classify/transformer   a model of a task; translate's Transformer is regard.models.transformer
+transformer-base            a model of the size that its paper gives it
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from regard.settings import build as build_settings
 
 DIM = ("dim", "hidden", "embed")
 """The settings that say how wide a model is, in the order in which they are looked for."""
+VOCAB = 8000
+PAPERS = {"transformer-base": "translate/transformer"}
+"""Names of the sizes of papers, each the BASE that stands beside a model's Config, with its vocabulary."""
 
 
 def layer(spec: str, d: int, heads: int, positions: str | None = None) -> nn.Module | None:
@@ -36,15 +40,17 @@ def layer(spec: str, d: int, heads: int, positions: str | None = None) -> nn.Mod
     return None
 
 
-def model(name: str, known: Mapping[str, str], given: Mapping[str, Any], vocab: int, classes: int) -> nn.Module:
+def model(name: str, known: Mapping[str, str], given: Mapping[str, Any], vocab: int | None, classes: int) -> nn.Module:
     """A model by name, "task/name" or "regard.models.file", with these settings; `known` maps "task/name" to its
     module."""
     short = {full.split("/")[1]: full for full in reversed(list(known))}
-    full = name if name in known else short.get(name)
+    full = name if name in known else PAPERS.get(name) or short.get(name)
     home = known[full] if full else name
     if full is None and not name.startswith("regard.models."):
-        every = sorted({*MECHANISMS, *yardsticks.NAMES, *short})
-        raise UserError(f"nothing called {name!r} can be costed; {choices(name, every)}, or a run folder")
+        every = sorted({*MECHANISMS, *yardsticks.NAMES, *short, *PAPERS})
+        raise UserError(
+            f"nothing called {name!r} can be costed; {choices(name, every)}, a recipe (.yaml), or a run folder"
+        )
     try:
         module = importlib.import_module(home)
     except ModuleNotFoundError:
@@ -52,19 +58,26 @@ def model(name: str, known: Mapping[str, str], given: Mapping[str, Any], vocab: 
     config = getattr(module, "Config", None)
     if config is None:
         raise UserError(f"{name} has no Config and cannot be built from here")
-    settings = settings_of(config, given, name)
+    base = module.BASE if name in PAPERS else None
+    settings = settings_of(config, given, name, base)
+    words = vocab or (VOCAB if base is None else base.vocab)
     if not hasattr(settings, "build"):
         made = [c for c in vars(module).values() if isinstance(c, type) and issubclass(c, nn.Module)]
         own = next(c for c in made if c.__module__ == module.__name__)
-        return own(dataclasses.replace(settings, vocab=vocab))
-    task = (full or "").split("/")[0]
+        return own(dataclasses.replace(settings, vocab=words))
+    return of_task(settings, (full or "").split("/")[0], words, classes)
+
+
+def of_task(settings: Any, task: str, vocab: int, classes: int) -> nn.Module:
+    """The model of these settings, for so many words or classes as its task wants."""
     if task == "classify":
         return settings.build(vocab, classes)
     return settings.build(classes if task == "images" else vocab)
 
 
-def settings_of(config: type, given: Mapping[str, Any], name: str) -> Any:
-    """The model's settings; `d` is its width by whatever name, `layers`, `heads` and the like by their own."""
+def settings_of(config: type, given: Mapping[str, Any], name: str, base: Any = None) -> Any:
+    """The model's settings, those of `base` where nothing is given; `d` is its width by whatever name, `layers`,
+    `heads` and the like by their own."""
     fields = {f.name for f in dataclasses.fields(config)}
     tree = {key: value for key, value in given.items() if key != "d" and value is not None}
     for key in tree:
@@ -75,7 +88,7 @@ def settings_of(config: type, given: Mapping[str, Any], name: str) -> Any:
         if wide is None:
             raise UserError(f"model {name!r} has no width to be set by --d; its settings: {', '.join(sorted(fields))}")
         tree[wide] = given["d"]
-    return build_settings(config, tree, where="model")
+    return build_settings(config, {**(dataclasses.asdict(base) if base else {}), **tree}, where="model")
 
 
 def quiet(made: nn.Module) -> nn.Module:

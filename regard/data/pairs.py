@@ -65,8 +65,9 @@ def read(
 
 
 def lines(path: str | Path) -> tuple[list[str], str]:
-    """A text on each line, also of a .gz file, and the file's fingerprint. Only a line feed ends a line."""
-    raw, fingerprint = contents(path)
+    """A text on each line, also of a .gz file, and the file's fingerprint. Only a line feed ends a line, and a line may
+    be blank."""
+    raw, fingerprint = contents(path, blank=True)
     return [line.removesuffix("\r") for line in decode(raw, path).removesuffix("\n").split("\n")], fingerprint
 
 
@@ -94,6 +95,9 @@ def _table(path: Path, source: str | None, target: str | None) -> tuple[tuple[li
         cells, _ = columns(path)
         source, target = _guess(list(cells), plain.suffix.lower(), path)
         notes.append(f"{path.name}: {_said(source)} is translated to {_said(target)}")
+        if plain.suffix.lower() == ".csv" and not {source.lower(), target.lower()} <= {*SOURCES, *TARGETS}:
+            pair = f"{source[:40]!r} and {target[:40]!r}"
+            notes.append(f"{path.name}: {pair} were taken for the header; if they are a pair: --source 0 --target 1")
     cells, fingerprint = columns(path, [source, target])
     for name in (source, target):
         if name not in cells:
@@ -151,9 +155,12 @@ def text_of(ids: Sequence[int], words: Tokenizer) -> str:
     return re.sub(r"[\r\n]+", " ", text.removeprefix(" ")) if words.kind in ("bpe", "chars") else text
 
 
-def encode(texts: Texts, words: Tokenizer, *, max_tokens: int | None = None) -> Pairs:
-    """Tokens of pairs. A pair with a side of more than `max_tokens` is left out: cut, it would teach to stop early."""
+def encode(texts: Texts, words: Tokenizer, *, max_tokens: int | None = None, none: bool = False) -> Pairs:
+    """Tokens of pairs. A pair with a side of more than `max_tokens` is left out: cut, it would teach to stop early.
+    That none is left is an error, unless `none`."""
     sides, kept = _short(texts, words, max_tokens)
+    if not kept and not none:
+        raise UserError(f"no pair has at most {max_tokens} tokens on both sides (--set data.max_tokens=N)")
     flat = [_flat([side[i].ids for i in kept]) for side in sides]
     return Pairs(*flat[0], *flat[1], left_out=len(texts.sources) - len(kept))
 
@@ -204,8 +211,6 @@ def _short(texts: Texts, words: Tokenizer, max_tokens: int | None) -> tuple[list
         for i, (s, t) in enumerate(zip(*sides, strict=True))
         if max_tokens is None or max(len(s), len(t)) <= max_tokens
     ]
-    if not kept:
-        raise UserError(f"no pair has at most {max_tokens} tokens on both sides (--set data.max_tokens=N)")
     return sides, kept
 
 

@@ -70,14 +70,15 @@ def read(
     return replace(_table(path, texts, labels, notes, fingerprint, many), columns=(text, label))
 
 
-def contents(path: str | Path) -> tuple[bytes, str]:
-    """The bytes of a file that is not empty, unzipped where its name ends in .gz, and the file's fingerprint."""
+def contents(path: str | Path, *, blank: bool = False) -> tuple[bytes, str]:
+    """The bytes of a file that is not empty, unzipped where its name ends in .gz, and the file's fingerprint. Blank
+    lines alone are as good as nothing, unless `blank`."""
     path = _there(path)
     raw = _bytes(path)
     fingerprint = hashlib.sha256(raw).hexdigest()
     if path.suffix.lower() == ".gz":
         raw = _unzip(raw, path)
-    if not raw.strip():
+    if not (raw if blank else raw.strip()):
         raise UserError(f"{path} is empty; a file with at least one text is wanted")
     return raw, fingerprint
 

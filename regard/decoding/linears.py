@@ -6,6 +6,9 @@ takes the time.
     float16    the weight at half the bytes, rounded to 11 bits; the products are float32 (fbgemm)
     int8       the weight at a quarter of the bytes, a scale for each of its rows; the inputs are rounded too, by one
                scale for the whole batch, and the products are whole numbers (fbgemm)
+
+So with int8, and only there, what a row gives hangs a little on the other rows of its batch. A scale for each row would
+undo that, at the price of one more pass over what comes in and one over what goes out.
 """
 
 from __future__ import annotations

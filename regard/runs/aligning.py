@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 from regard.data import batches
-from regard.data.pairs import lines
-from regard.data.tokenizer import BOS, Tokenizer
+from regard.data.pairs import lines, spaced
+from regard.data.tokenizer import BOS, UNK, Tokenizer
 from regard.data.vocabulary import as_bytes
 from regard.errors import UserError
 from regard.inspect import attends, record
@@ -63,12 +63,17 @@ def attention(run: Translator, sources: Sequence[Sequence[int]], targets: Sequen
     return found
 
 
-def alignments(run: Translator, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Links]:
-    """Pairs (word of the source, word of the target) of each."""
-    raw, site, found = as_bytes(run.words), speaking(run), []
-    for weights, source, target in zip(attention(run, sources, targets), sources, targets, strict=True):
-        both = word_numbers(source[:-1], raw, run.words), word_numbers(target, raw, run.words)
-        found.append(links(weights[site].mean(0)[:, :-1], *both))
+def alignments(
+    run: Translator,
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    words: tuple[Sequence[Sequence[int]], Sequence[Sequence[int]]],
+) -> list[Links]:
+    """Pairs (word of the source, word of the target) of each; `words` say of both sides which word a token is part of
+    (`word_numbers`, `said_numbers`)."""
+    site, found = speaking(run), []
+    for weights, source, target in zip(attention(run, sources, targets), *words, strict=True):
+        found.append(links(weights[site].mean(0)[:, :-1], source, target))
     return found
 
 
@@ -106,20 +111,41 @@ def aligned(run: Translator, sources: Sequence[str], targets: Sequence[str], pat
 
     truth = read_pharaoh(path, len(sources))
     first, second = encode(sources, run.words, run.most)[0], encode(targets, run.words, run.most)[0]
-    found = alignments(run, first, [row[:-1] for row in second])
+    words = word_numbers(sources, run.words, run.most), word_numbers(targets, run.words, run.most)
+    found = alignments(run, first, [row[:-1] for row in second], words)
     right = sum(link in set(got) for got, wanted in zip(found, truth, strict=True) for link in wanted)
     return right / max(1, sum(map(len, truth)))
 
 
-def word_numbers(ids: Sequence[int], raw: Sequence[bytes], words: Tokenizer) -> list[int]:
-    """For each token, the number of the word that it is part of, words being what stands between spaces. A token that
-    is a space alone belongs to the word after it, if there is one."""
+def word_numbers(texts: Sequence[str], words: Tokenizer, most: int | None = None) -> list[list[int]]:
+    """For each token of each text, of its first `most`, the number of the word that it is part of, words being what
+    stands between spaces. A token that is a space alone belongs to the word after it, if there is one."""
+    shown = [spaced(text, words) if text.strip() else "" for text in texts]
+    found = []
+    for text, encoding in zip(shown, words.batch(shown), strict=True):
+        ends = [word.end() for word in re.finditer(r"[^ \t\n\r]+", text)]
+        starts = [start for start, _ in encoding.offsets[:most]]
+        numbers = np.searchsorted(ends, starts, side="right")
+        found.append(np.minimum(numbers, max(len(ends) - 1, 0)).tolist())
+    return found
+
+
+def said_numbers(rows: Sequence[Sequence[int]], words: Tokenizer) -> list[list[int]]:
+    """The same of tokens that were said, in the text that they make (`pairs.text_of`). [UNK] is a letter of its own
+    where characters are tokens, and a word where words are."""
+    raw = as_bytes(words)
+    raw[UNK] = b"?"
     if words.kind in ("words", "spaces"):
-        return list(range(len(ids)))
+        raw = [b" " + part for part in raw]
+    return [_numbers([raw[id] for id in ids]) for ids in rows]
+
+
+def _numbers(pieces: Sequence[bytes]) -> list[int]:
+    """Of pieces of a text, the number of the word in which each has its first letter."""
     numbers, count, inside = [], 0, False
-    for id in ids:
+    for piece in pieces:
         first = None
-        for byte in raw[id]:
+        for byte in piece:
             space = byte in b" \t\n\r"
             if not space and not inside:
                 count += 1

@@ -16,7 +16,7 @@ from regard.data.tokenizer import Tokenizer
 from regard.data.vocabulary import Vocabulary
 from regard.errors import UserError
 from regard.models.fitted import Fitted
-from regard.runs.language_model import VERBS, LanguageModel, objective
+from regard.runs.language_model import SLIDING, VERBS, LanguageModel, no_stride, objective
 from regard.settings import DataSettings, Settings, TokenizerSettings, build
 from regard.tasks.language import MODELS, OBJECTIVES, Language
 
@@ -126,6 +126,8 @@ def read(settings: LanguageSettings, source: Any, say: Callable[[str], Any]) -> 
     if source is not None:
         raise UserError("a language model is trained on files or folders of text; give their names")
     data = settings.data
+    if data.stride is not None and settings.objective not in SLIDING:
+        raise UserError(f"--stride {data.stride} {no_stride(settings.objective)}")
     train, notes = pieces.find(data.train)
     for note in notes:
         say(note)
@@ -204,9 +206,10 @@ def uses(config: Mapping[str, Any]) -> list[str]:
 def about(config: Mapping[str, Any]) -> str:
     settings = config["settings"]
     data, words = settings["data"], settings["tokenizer"]["kind"]
+    moved = f"; validation with a stride of {data['stride'] or data['block']}"
     return (
         f"Objective: {settings['objective']}. Vocabulary: {config['vocab']:,} ({words}). Windows of {data['block']} "
-        f"tokens; validation with a stride of {data['stride'] or data['block']}."
+        f"tokens{moved if settings['objective'] in SLIDING else ''}."
     )
 
 

@@ -26,6 +26,9 @@ VERBS = {
     "blank": ("evaluate", "fill"),
     "span": ("evaluate", "generate", "fill", "look"),
 }
+SLIDING = ("causal", "blank")
+"""Objectives that are scored by a window that slides; of the others each window is taken once, with words missing."""
+UNKNOWN = 0.01  # the share of words not known from which it is said
 
 
 class LanguageModel(Run):
@@ -70,9 +73,11 @@ class LanguageModel(Run):
         window: int | None = None,
         precision: str = "float32",
         heard: Heard | None = None,
+        say: Callable[[str], Any] = print,
     ) -> list[list[Said]]:
         """Write on from each prompt, n times, in one batch. The same seed writes the same, whatever the batch. `heard`
-        is told the words as they become whole; `window` is how many tokens the model sees at once."""
+        is told the words as they become whole; `window` is how many tokens the model sees at once; `say` is told where
+        a model of spans cannot write so many."""
         self._must("generate")
         return generate(
             self,
@@ -83,6 +88,7 @@ class LanguageModel(Run):
             window=window,
             precision=precision,
             heard=heard,
+            say=say,
         )
 
     def fill(
@@ -111,11 +117,18 @@ class LanguageModel(Run):
         self, data: str | Path | list[str | Path], *, stride: int | None = None, say: Callable[[str], Any] = print
     ) -> dict[str, Any]:
         """Nats a token, perplexity and bits on files or folders of text, as on the validation part: by a window that
-        moves `stride` tokens at a time. A smaller stride gives each token more to look at, and takes longer."""
+        moves `stride` tokens at a time. A smaller stride gives each token more to look at, and takes longer. `unknown`
+        is the share of [UNK] among what is scored, where the tokenizer does not know every text."""
         with tempfile.TemporaryDirectory() as place:
             cut = self.settings.data.documents
             text = corpus.build(data, self.words, place, documents=cut, say=say, progress=False)
-            return self._measured(text, stride)
+            found = self._measured(text, stride)
+        if found.get("unknown", 0.0) > UNKNOWN:
+            say(
+                f"{found['unknown']:.1%} of the tokens are not in the vocabulary and count as [UNK], which is easier "
+                "to guess than what stood there: compare the perplexity with that of the same vocabulary only"
+            )
+        return found
 
     def perplexity(self, text: str | Sequence[str], *, stride: int | None = None) -> float:
         """Of texts as they are given; where words are missing, of these."""
@@ -124,14 +137,26 @@ class LanguageModel(Run):
 
     def _measured(self, text: corpus.Corpus, stride: int | None) -> dict[str, Any]:
         block = self.settings.data.block
+        if stride is not None and self.objective not in SLIDING:
+            raise UserError(f"a stride of {stride} {no_stride(self.objective)}")
         if stride is not None and not 1 <= stride <= block:
             raise UserError(f"the stride lies between 1 and the block of training, {block}, and was given {stride}")
         made = objective(self.settings, Vocabulary(self.words), stride)
-        least = made.length if self.objective in ("masked", "span") else 1  # a sliding window can be shorter
+        least = 1 if self.objective in SLIDING else made.length  # a sliding window can be shorter
         if text.tokens < least:
             raise UserError(f"the text has {text.tokens:,} tokens, and a window takes {least:,}; give more of it")
-        shape = {"tokens": text.tokens, "block": block, "stride": stride or self.settings.data.stride or block}
+        shape = {"tokens": text.tokens, "block": block}
+        if self.objective in SLIDING:
+            shape["stride"] = stride or self.settings.data.stride or block
         return {**shape, **made.evaluate(self.net, text)}
+
+
+def no_stride(objective: str) -> str:
+    """Why a stride is refused."""
+    return (
+        f"says nothing to the objective {objective!r}, of which each window is scored once; leave it out (it is for "
+        f"{' and '.join(SLIDING)})"
+    )
 
 
 def objective(settings: Any, vocabulary: Vocabulary, stride: int | None = None) -> Objective:

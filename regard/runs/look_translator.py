@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from regard.data.tokenizer import BOS, EOS, SPECIAL
-from regard.data.vocabulary import as_bytes
 from regard.errors import UserError
 from regard.runs.aligning import word_numbers
 from regard.runs.changes import Change
@@ -61,7 +60,7 @@ def _side(text: str, ids: Sequence[int], run: Translator) -> Side:
     """Tokens with their places in the text, and the end."""
     lead = 1 if run.words.kind == "bpe" else 0
     encoding = run.words.encode(" " * lead + text)
-    words = word_numbers(ids[:-1], as_bytes(run.words), run.words)
+    words = word_numbers([text], run.words, len(ids) - 1)[0]
     tokens: list[dict[str, Any]] = []
     for (a, b), word in zip(encoding.offsets[: len(ids) - 1], words, strict=True):
         start, end = max(a - lead, 0), max(b - lead, 0)

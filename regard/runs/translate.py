@@ -189,7 +189,7 @@ def task(
 def _scored(found: Found, words: Tokenizer, data: Data, longest: int) -> Scored:
     """BLEU of the first validation sentences, said greedily, letter case aside."""
     sources, wanted = found.valid.sources[: data.bleu], found.valid.targets[: data.bleu]
-    return lambda model: {"bleu": bleu(greedy(model, words, sources, data.max_tokens, longest), wanted)}
+    return lambda model: {"bleu_lc": bleu(greedy(model, words, sources, data.max_tokens, longest), wanted)}
 
 
 def fit(settings: TranslateSettings, found: Found) -> tuple[Fitted, dict[str, float]]:

@@ -97,9 +97,11 @@ class Translator(Run):
         made = [Translated(text, "", 0.0, 0, True, alignment=[] if align else None) for text in texts]
         links: list[Links] = []
         if align:
-            from regard.runs.aligning import alignments
+            from regard.runs.aligning import alignments, said_numbers, word_numbers
 
-            links = alignments(self, [ids[i] for i in real], [said[0].ids for said in found])
+            said = [one[0].ids for one in found]
+            words = word_numbers([texts[i] for i in real], self.words, self.most), said_numbers(said, self.words)
+            links = alignments(self, [ids[i] for i in real], said, words)
         for number, (i, said) in enumerate(zip(real, found, strict=True)):
             best, link = said[0], links[number] if align else None
             text = pairs.text_of(best.ids, self.words)
@@ -121,8 +123,9 @@ class Translator(Run):
         say: Callable[[str], Any] = print,
     ) -> dict[str, Any]:
         """BLEU, chrF and TER of translations of a file against its references, with and without letter case, by
-        sacrebleu; and nats a token of the references. One file is a table with two columns. `alignments` is a file of
-        true links (Pharaoh) between sources and references: `aligned` is the share that attention finds."""
+        sacrebleu; and nats a token of the references, over `loss_rows` pairs where that is not all of them. One file is
+        a table with two columns. `alignments` is a file of true links (Pharaoh) between sources and references:
+        `aligned` is the share that attention finds."""
         files = [data] if isinstance(data, str | Path) else list(data)
         files = files if references is None else [*files, references]
         if len(files) == 1:
@@ -137,8 +140,20 @@ class Translator(Run):
             from regard.runs.aligning import aligned
 
             measured["aligned"] = aligned(self, texts.sources, texts.targets, alignments)
-        whole = pairs.encode(texts, self.words, max_tokens=self.most)
-        return measured | measure(self.net, whole, batch_tokens=2 * self.settings.data.batch_tokens)
+        return measured | self._losses(texts, say)
+
+    def _losses(self, texts: pairs.Texts, say: Callable[[str], Any]) -> dict[str, Any]:
+        """The loss and its like over the pairs that are neither without a source nor too long."""
+        real = [pair for pair in zip(texts.sources, texts.targets, strict=True) if pair[0].strip()]
+        kept = pairs.Texts([source for source, _ in real], [target for _, target in real], [], texts.fingerprint)
+        whole = pairs.encode(kept, self.words, max_tokens=self.most, none=True)
+        if whole.left_out:
+            say(
+                f"{whole.left_out:,} of {len(texts.sources):,} pairs have a side of more than {self.most} tokens and "
+                "are left out of the loss"
+            )
+        found = measure(self.net, whole, batch_tokens=2 * self.settings.data.batch_tokens) if len(whole) else {}
+        return found if len(whole) == len(texts.sources) else {**found, "loss_rows": len(whole)}
 
     def look(self, text: str, **how: Any) -> Any:
         """The attention of each word of the translation to the words of the source (look_translator.look)."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.data.tokenizer import EOS, MASK, SPECIAL
 from regard.decoding import Sampling
+from regard.decoding.window import places
 
 if TYPE_CHECKING:
     from regard.runs.language_model import LanguageModel
@@ -47,8 +48,13 @@ def generate(
     window: int | None,
     precision: str,
     heard: Heard | None,
+    say: Callable[[str], Any],
 ) -> list[list[Said]]:
     """A model sees as much at once as a window of its training held, unless told otherwise."""
+    seen = window or run.settings.data.block
+    ids = [begin(run, prompt) for prompt in prompts]
+    if run.objective == "span":
+        ids, tokens = _kept_in_sight(run, ids, tokens, seen, say)
     texts = {(p, s): run.speller.after(prompt) for p, prompt in enumerate(prompts) for s in range(samples)}
     said: dict[tuple[int, int], list[str]] = {place: [] for place in texts}
 
@@ -59,13 +65,13 @@ def generate(
                 heard(prompt, sample, piece)
 
     written = run.writer(precision).write(
-        [begin(run, prompt) for prompt in prompts],
+        ids,
         tokens=tokens,
         sampling=sampling,
         samples=samples,
         stop=stops(run),
         never=NEVER,
-        window=window or run.settings.data.block,
+        window=seen,
         heard=lambda prompt, sample, id: tell(prompt, sample, texts[prompt, sample].add(id)),
     )
     for (prompt, sample), text in texts.items():
@@ -86,6 +92,21 @@ def begin(run: LanguageModel, prompt: str) -> list[int]:
     if run.objective == "span":
         return [*ids, MASK, MASK]
     return [EOS, *ids] if run.config["data"]["train"].get("documents", 1) > 1 or not ids else ids
+
+
+def _kept_in_sight(
+    run: LanguageModel, rows: list[list[int]], tokens: int, window: int, say: Callable[[str], Any]
+) -> tuple[list[list[int]], int]:
+    """Prompts of a model of spans and how many tokens may follow them, such that its window never slides: the masks,
+    which tell it that a span is wanted, would be lost."""
+    window = min(window, places(run.net) or window)
+    most = min(tokens, max(1, window // 2))  # the longest span of training
+    if most < tokens:
+        say(f"a model of spans writes half of a window of {window} tokens at most: {most} instead of {tokens}")
+    room = max(2, window - most)
+    if any(len(row) > room for row in rows):
+        say(f"a prompt is longer than a window of {window} tokens has room for: the model sees the end of it")
+    return [row[-room:] for row in rows], most
 
 
 def stops(run: LanguageModel) -> tuple[int, ...]:

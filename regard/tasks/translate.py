@@ -63,7 +63,7 @@ class Translate:
         self.train, self.valid, self.batch_tokens, self.seed = train, valid, batch_tokens, seed
         self.recut, self._epoch = recut, -1
         self.smoothing, self.scored = smoothing, scored
-        self.monitor = "loss" if scored is None else "bleu"
+        self.monitor = "loss" if scored is None else "bleu_lc"
         self.mode: Literal["max", "min"] = "min" if scored is None else "max"
 
     def plan(self, epoch: int) -> list[np.ndarray]:

@@ -84,6 +84,12 @@ def test_a_model_of_spans_writes_on_and_fills_in(cli, speaking):
     code, out, _ = cli("generate", run, "The room", "--tokens", "8", "--json")
     assert code == 0
     assert json.loads(out)["prompt"] == "The room"
+    code, out, err = cli("generate", run, "The room was cold. " * 20, "--tokens", "40", "--json")
+    assert code == 0
+    assert "half of a window of 32 tokens at most: 16 instead of 40" in err
+    assert "the model sees the end of it" in err
+    assert json.loads(out)["tokens"] <= 16
+    assert not json.loads(out)["slid"]
     code, out, err = cli("fill", run, "The [MASK] was cold.", "--top", "4", "--json")
     assert code == 0, err
     (mask,) = json.loads(out)["masks"]

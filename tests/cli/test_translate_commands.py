@@ -26,6 +26,8 @@ def test_lines_keep_their_order_and_empty_ones_stay_empty(cli, translating, tmp_
     assert piped == whole
     code, alone, _ = cli("translate", run, "--text", lines[1], "--tokens", "9")
     assert alone == said[2] + "\n"
+    (tmp_path / "blank.en").write_text("\n\n")
+    assert cli("translate", run, "blank.en")[:2] == (0, "\n\n")
 
 
 def test_json_and_alignments(cli, translating, tmp_path):
@@ -82,6 +84,9 @@ def test_evaluate_and_look(cli, translating, tmp_path):
         ("train translate train.en train.de --mechanism synthesizer-random --model rnn", "cannot regard another"),
         ("translate RUN val.en --text x", "not both"),
         ("translate RUN val.en --top-k 3", "say --temperature too"),
+        ("translate RUN val.en --temperature 1 --beam 2", "leave out --beam, or it"),
+        ("translate RUN val.en --temperature 1 --beam 2 --alpha 0", "leave out --beam and --alpha, or it"),
+        ("pairs dates --out dates.tsv --source de", "--source de is for numbers"),
         ("translate RUN nothing.en", "no such file"),
         ("translate HAN val.en", "which cannot translate; it can"),
         ("evaluate RUN train.en val.de", "has 40 lines and"),
@@ -105,3 +110,21 @@ def test_bytes_that_are_no_text_name_their_line(cli, translating, monkeypatch, t
     code, _, err = cli("translate", str(translating / "en-de"), "bad.en")
     assert code == 2
     assert "line 2" in err
+
+
+def test_lines_before_bytes_that_are_no_text_are_translated(cli, translating, monkeypatch):
+    import io
+
+    raw = io.TextIOWrapper(io.BytesIO(b"We loved it.\n\nnot \xff fine\nlost\n"))
+    monkeypatch.setattr(sys, "stdin", raw)
+    code, out, err = cli("translate", str(translating / "en-de"), "--tokens", "4")
+    assert code == 2
+    assert "standard input, line 3" in err
+    assert out.count("\n") == 2
+
+
+def test_alignments_are_not_overwritten_where_there_is_nothing_to_align(cli, translating, tmp_path):
+    (tmp_path / "old.align").write_text("0-0\n")
+    code, _, err = cli("translate", str(translating / "en-de"), "nothing.en", "--alignments", "old.align")
+    assert code == 2, err
+    assert (tmp_path / "old.align").read_text() == "0-0\n"

@@ -189,7 +189,12 @@ def test_a_value_that_fails_loses_neither_the_search_nor_the_budget(reviews, tmp
 
 @pytest.mark.parametrize(
     ("metrics", "value"),
-    [({"exact": 0.4}, 0.4), ({"loss": 2.0, "perplexity": 7.4}, -2.0), ({"bleu": 9.0, "accuracy": 0.1}, 9.0)],
+    [
+        ({"exact": 0.4}, 0.4),
+        ({"loss": 2.0, "perplexity": 7.4}, -2.0),
+        ({"bleu": 9.0, "accuracy": 0.1}, 9.0),
+        ({"bleu_lc": 9.0, "accuracy": 0.1}, 9.0),
+    ],
 )
 def test_what_a_search_chooses_by(monkeypatch, metrics, value):
     monkeypatch.setattr(runners, "opened", lambda folder: SimpleNamespace(config={"metrics": metrics}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -10,6 +11,8 @@ from typer.testing import CliRunner
 from regard.cli import app
 from regard.costing.namers import NAMERS
 from regard.errors import UserError
+
+RECIPES = Path(__file__).parent.parent.parent / "recipes"
 
 
 def call(*words: str):
@@ -47,9 +50,32 @@ def test_prediction_is_said():
     assert json.loads(said.stdout)["predicted"]["seconds_epoch"] > 0
 
 
+@pytest.mark.parametrize("what", ["transformer-base", str(RECIPES / "transformer-base.yaml")])
+def test_the_base_model_of_the_paper_is_itemised(what):
+    found = json.loads(call(what, "--n", "2", "--json").stdout)
+    items = {item["name"]: item["params"] for item in found["items"]}
+    assert items["embeddings (tied with the head)"] == 37_000 * 512
+    assert found["agrees"] == {"params": True, "forward": True, "backward": True}
+    assert round((found["counted"]["params"] - 37_000) / 1e6, 1) == 63.1  # the paper's head has no bias
+
+
+def test_a_recipe_has_its_sizes():
+    small = json.loads(call(str(RECIPES / "shakespeare-quick.yaml"), "--n", "4", "--vocab", "70", "--json").stdout)
+    assert small["counted"]["params"] > 0
+    assert small["agrees"]["params"]
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
-    [(["gtp"], "gpt"), (["gpt", "--positions", "rotar"], "rotary"), (["bilstm", "--heads", "2"], "heads")],
+    [
+        (["gtp"], "gpt"),
+        (["transformer-bas"], "transformer-base"),
+        ([str(RECIPES / "mr.yaml"), "--d", "8"], "is a recipe, whose sizes are known"),
+        ([str(RECIPES / "compare-heads.yaml")], "cost its models by name"),
+        ([str(RECIPES / "none.yaml")], "none.yaml"),
+        (["gpt", "--positions", "rotar"], "rotary"),
+        (["bilstm", "--heads", "2"], "heads"),
+    ],
 )
 def test_mistakes_are_told(words, told):
     problem = call(*words).exception

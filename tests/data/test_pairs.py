@@ -32,6 +32,12 @@ def test_two_files_belong_together_line_by_line(tmp_path):
     assert pairs.read([b, a]).fingerprint != found.fingerprint
 
 
+def test_a_line_may_be_blank_and_a_file_may_not_be_empty(tmp_path):
+    assert pairs.lines(write(tmp_path / "blank.en", "\n \n\n"))[0] == ["", " ", ""]
+    with pytest.raises(UserError, match="is empty"):
+        pairs.lines(write(tmp_path / "empty.en", ""))
+
+
 def test_different_counts_are_both_named(tmp_path):
     a, b = write(tmp_path / "a.en", "1\n2\n3\n"), write(tmp_path / "b.de", "1\n2\n")
     with pytest.raises(UserError, match=r"a\.en has 3 lines and .*b\.de has 2"):
@@ -52,6 +58,15 @@ def test_a_table_of_two_columns(tmp_path, name, content, columns):
     found = pairs.read([write(tmp_path / name, content)], **columns)
     assert found.sources == ["turn left", "1.0"]
     assert found.targets == ["LEFT", "2.0"]
+
+
+def test_what_is_taken_for_a_header_is_told(tmp_path):
+    file = write(tmp_path / "t.csv", "one,eins\ntwo,zwei\n")
+    found = pairs.read([file])
+    assert found.sources == ["two"]
+    assert "'one' and 'eins' were taken for the header" in found.notes[-1]
+    assert pairs.read([file], source="0", target="1").sources == ["one", "two"]
+    assert len(pairs.read([write(tmp_path / "u.csv", "source,target\ntwo,zwei\n")]).notes) == 1
 
 
 @pytest.mark.parametrize(

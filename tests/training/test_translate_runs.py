@@ -11,7 +11,7 @@ from regard.data import pairs
 from regard.data.tokenizer import BOS, EOS
 from regard.errors import UserError
 from regard.models import transformer
-from regard.runs.aligning import alignments, attention, links, pharaoh, word_numbers
+from regard.runs.aligning import alignments, attention, links, pharaoh, said_numbers, word_numbers
 from regard.runs.translator import encode
 from regard.tasks.bleu import scores
 from regard.tasks.translate import Translate, collate, said
@@ -109,9 +109,31 @@ def test_evaluate_gives_both_cases_with_signatures(learnt, tmp_path):
     assert "case:lc" in found["signatures"]["bleu_lc"]
     assert "case:mixed" in found["signatures"]["bleu"]
     assert "tok:13a" in found["signatures"]["bleu"]
+    assert found["loss_rows"] == 2
     (tmp_path / "c").write_text("one\n")
     with pytest.raises(UserError, match=r"has 3 lines and .* has 1"):
         run.evaluate(tmp_path / "a", tmp_path / "c")
+
+
+def test_the_loss_is_over_pairs_that_are_whole(learnt, tmp_path):
+    run, (a, b) = learnt["transformer"], (tmp_path / name for name in ("a", "b"))
+    long = "dog " * 300
+    said = []
+    a.write_text(f"old cat\n\n{long}\n")
+    b.write_text(f"alt Katze\n\n{long}\n")
+    found = run.evaluate(a, b, beam=1, say=said.append)
+    assert (found["rows"], found["loss_rows"]) == (3, 1)
+    assert "1 of 3 pairs have a side of more than 256 tokens and are left out of the loss" in said
+    a.write_text("old cat\n")
+    b.write_text("alt Katze\n")
+    alone = run.evaluate(a, b, beam=1, say=said.append)
+    assert "loss_rows" not in alone
+    assert found["loss"] == pytest.approx(alone["loss"])
+    b.write_text(f"{long}\n")
+    found = run.evaluate(a, b, beam=1, say=said.append)
+    assert found["loss_rows"] == 0
+    assert "bleu" in found
+    assert "loss" not in found
 
 
 def test_true_links_are_found_and_bad_ones_named(learnt, tmp_path):
@@ -157,7 +179,8 @@ def test_resumed_runs_and_a_validation_part_of_its_own(tmp_path):
     how = {"valid": files, "settings": settings, "out": tmp_path / "run", **QUIET}
     run = regard.train("translate", files, steps=4, **how)
     assert run.config["data"]["valid"]["rows"] == 60
-    assert {"bleu", "loss", "perplexity"} <= set(run.metrics)
+    assert {"bleu_lc", "loss", "perplexity"} <= set(run.metrics)
+    assert "bleu" not in run.metrics  # which is with letter case
     again = regard.train("translate", out=tmp_path / "run", resume=True, **QUIET)
     assert again.metrics == run.metrics
     tuned = regard.train("translate", files, origin=run.folder, steps=1, out=tmp_path / "tuned", **QUIET)
@@ -230,12 +253,12 @@ def test_the_loss_is_smoothed_by_hand_and_does_not_see_padding():
 
 def test_words_of_tokens_and_links():
     from regard.data import tokenizer
-    from regard.data.vocabulary import as_bytes
 
     words = tokenizer.train([" der Hund der Katze"] * 3, "bpe", 290)
-    raw = as_bytes(words)
     ids = words.encode(" der Katzenhund der").ids
-    numbers = word_numbers(ids, raw, words)
+    [numbers] = word_numbers(["der Katzenhund der"], words)
+    assert said_numbers([ids], words) == [numbers]
+    assert word_numbers(["der Katzenhund der", ""], words, 2) == [numbers[:2], []]
     assert numbers == sorted(numbers)
     assert set(numbers) == {0, 1, 2}
     for number, word in enumerate(("der", "Katzenhund", "der")):
@@ -246,6 +269,26 @@ def test_words_of_tokens_and_links():
     assert pharaoh([(1, 0), (0, 1)]) == "0-1 1-0"
 
 
+def test_words_of_tokens_that_are_words_or_characters():
+    from regard.data import tokenizer
+
+    dates = tokenizer.train(["Saturday, May 2, 1987"], "words", 50)
+    assert word_numbers(["Saturday, May 2, 1987", "2 , May"], dates) == [[0, 0, 1, 2, 2, 3], [0, 1, 2]]
+    assert word_numbers(["Sunday, May"], dates) == [[0, 0, 1]]  # a word that is not known stands where it stood
+    ids = dates.encode("Saturday, May").ids
+    assert pairs.text_of(ids, dates) == "saturday , may"
+    assert said_numbers([ids], dates) == [[0, 1, 2]]
+    letters = tokenizer.train(["ab c"], "chars", 50)
+    assert word_numbers(["ab c", "xy zc a", "x a"], letters) == [[0, 0, 1, 1], [0, 0, 1, 1, 1, 2, 2], [0, 1, 1]]
+    assert said_numbers([letters.encode(text).ids for text in ("xy zc a", "x a")], letters) == [
+        [0, 0, 1, 1, 1, 2, 2],
+        [0, 1, 1],
+    ]
+    spaces = tokenizer.train(["ab c ."], "spaces", 50)
+    assert word_numbers(["ab  x , c."], spaces) == [[0, 1, 2, 3]]
+    assert said_numbers([spaces.encode("ab x c").ids], spaces) == [[0, 1, 2]]
+
+
 def test_look_shows_the_source_and_its_translation(learnt):
     run = learnt["rnn"]
     seen = run.look("a red dog")
@@ -254,7 +297,7 @@ def test_look_shows_the_source_and_its_translation(learnt):
     assert "red" in seen.html()
     assert "Hund" in seen.svg()
     assert 0 < sum(seen.data["weights"]) <= 1.0001
-    assert alignments(run, *[[[EOS]], [[]]]) == [[]]
+    assert alignments(run, [[EOS]], [[]], ([[]], [[]])) == [[]]
 
 
 def test_the_base_model_of_the_paper_counted_part_by_part():

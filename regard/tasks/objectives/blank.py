@@ -31,6 +31,7 @@ class Config:
 class Blank:
     def __init__(self, config: Config, vocabulary: Vocabulary, *, block: int, stride: int, rows: int, seed: int):
         self.word, self.block, self.stride, self.rows = vocabulary.word, block, stride, rows
+        self.kind = vocabulary.kind
         self.length = self.step = block
 
     def batch(self, corpus: Corpus, starts: np.ndarray, items: np.ndarray, epoch: int) -> WordBatch:
@@ -43,11 +44,12 @@ class Blank:
         return {"words": Term(F.cross_entropy(logits, batch.targets, reduction="sum"))}
 
     def evaluate(self, model: nn.Module, corpus: Corpus) -> dict[str, float]:
-        """Of the missing word: nats, perplexity and accuracy."""
+        """Of the missing word: nats, perplexity, accuracy, and the share of words that are not known."""
         parts = sliding.batches(corpus, self.block, self.stride, (self.block - self.stride) // 2, self.rows)
         words = ((ids, ids, scored & self.word[ids]) for _, ids, scored in parts)
         found = sliding.score(at_places(model), sliding.device_of(model), words)
-        return {"loss": found.loss, "perplexity": found.perplexity, "accuracy": found.accuracy}
+        shares = {"accuracy": found.accuracy, **found.unknown(self.kind)}
+        return {"loss": found.loss, "perplexity": found.perplexity, **shares}
 
     @staticmethod
     def idle(config: Config, model: nn.Module) -> list[nn.Parameter]:

@@ -46,7 +46,7 @@ class Causal:
         return {"words": Term(F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), reduction="sum"))}
 
     def evaluate(self, model: nn.Module, corpus: Corpus) -> dict[str, float]:
-        """Nats a token, perplexity, and bits by the length of the text."""
+        """Nats a token, perplexity, the share of tokens that are not known, and bits by the length of the text."""
         lead = self.block - self.stride
         parts = sliding.batches(corpus, self.block, self.stride, lead, self.rows)
         shifted = ((before(corpus, starts, ids), ids, scored) for starts, ids, scored in parts)
@@ -54,6 +54,7 @@ class Causal:
         return {
             "loss": found.loss,
             "perplexity": found.perplexity,
+            **found.unknown(self.vocabulary.kind),
             **by_text(found.nats, self.vocabulary.kind, *self._text(corpus)),
         }
 

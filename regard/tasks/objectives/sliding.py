@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.data.corpus import Corpus
+from regard.data.tokenizer import UNK
 from regard.tasks.objectives.base import tensor
 
 
@@ -47,10 +48,10 @@ Logits = Callable[[Tensor, Tensor], Tensor]
 
 
 class Scored:
-    """Nats, right guesses and words of a text."""
+    """Nats, right guesses and words of a text, and how many of these are not known."""
 
-    def __init__(self, nats: float, right: int, count: int) -> None:
-        self.nats, self.right, self.count = nats, right, count
+    def __init__(self, nats: float, right: int, count: int, unknown: int = 0) -> None:
+        self.nats, self.right, self.count, self._unknown = nats, right, count, unknown
 
     @property
     def loss(self) -> float:
@@ -64,12 +65,16 @@ class Scored:
     def accuracy(self) -> float:
         return self.right / max(self.count, 1)
 
+    def unknown(self, kind: str) -> dict[str, float]:
+        """The share of [UNK]; nothing with bytes, which know every text."""
+        return {} if kind == "bpe" else {"unknown": self._unknown / max(self.count, 1)}
+
 
 @torch.no_grad()
 def score(logits: Logits, device: torch.device, given: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> Scored:
     """Add up over batches of (ids that are read, words that are wanted, which places count); `logits` gives those at
     the places (k,) of ids (b, n), counted through all rows."""
-    total, right, count = 0.0, 0, 0
+    total, right, count, unknown = 0.0, 0, 0, 0
     for ids, wanted, counted in given:
         places = np.flatnonzero(counted)
         if not len(places):
@@ -79,7 +84,8 @@ def score(logits: Logits, device: torch.device, given: Iterable[tuple[np.ndarray
         total += F.cross_entropy(found, truth, reduction="none").double().sum().item()
         right += int((found.argmax(-1) == truth).sum())
         count += len(places)
-    return Scored(total, right, count)
+        unknown += int((truth == UNK).sum())
+    return Scored(total, right, count, unknown)
 
 
 def device_of(model: nn.Module) -> torch.device:
