@@ -67,10 +67,8 @@ def ablations() -> str:
 def against(values: Sequence[float], others: Sequence[float]) -> str:
     """The mean difference with its 95 % interval (Student's t); a seed sets the same people aside for both."""
     gains = [100 * (a - b) for a, b in zip(values, others, strict=True)]
-    mean, half = (
-        statistics.mean(gains),
-        stats.t.ppf(0.975, len(gains) - 1) * statistics.stdev(gains) / len(gains) ** 0.5,
-    )
+    mean = statistics.mean(gains)
+    half = stats.t.ppf(0.975, len(gains) - 1) * statistics.stdev(gains) / len(gains) ** 0.5
     return f"{mean:+.1f} ({mean - half:+.1f} to {mean + half:+.1f})"
 
 
