@@ -1,11 +1,12 @@
 """Recall of generated facts: what saying them in several ways does, and how much is held per parameter.
 
-    python benchmarks/recall_people.py            # about 20 minutes on one core; writes results/recall_people.json
+    python benchmarks/recall_people.py            # about an hour on one core; writes results/recall_people.json
     python benchmarks/recall_people.py --quick    # few people and steps, to see that it runs; writes nothing
 
 People with invented names, born in one of 200 real cities; half are asked about in training, a fifth of these set
 aside. All trainings have the same steps, so that what is said in more ways is said less often each. Plain GPTs, whose
 memory is in their matrices. Bits held: log2(200) for each of the others whose city is said, beyond what guessing gives.
+What is seen is written after each row, so that a run that was stopped goes on where it was.
 """
 
 from __future__ import annotations
@@ -62,19 +63,33 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="writes nothing")
     args = parser.parse_args()
     people, steps, seeds = (60, 5, 1) if args.quick else (args.people, args.steps, args.seeds)
-    result: dict[str, Any] = {"machine": timing.machine(), "people": people, "steps": steps, "ways": {}, "sizes": {}}
+    wanted = {"people": people, "steps": steps, "seeds": seeds}
+    result: dict[str, Any] = json.loads(RESULT.read_text()) if RESULT.is_file() and not args.quick else {}
+    if any(result.get(key) != value for key, value in wanted.items()):
+        result = {**wanted, "ways": {}, "sizes": {}}
+    result["machine"] = timing.machine()
+
+    def keep() -> None:
+        if not args.quick:
+            RESULT.write_text(json.dumps(result, indent=2) + "\n")
+
     for name, (ways, mix) in WAYS.items():
-        result["ways"][name] = interval([recalled(people, ways, mix, 128, steps, s)[0] for s in range(seeds)])
+        if name not in result["ways"]:
+            result["ways"][name] = interval([recalled(people, ways, mix, 128, steps, s)[0] for s in range(seeds)])
+            keep()
         print(f"{name:32} {percent(result['ways'][name])}", flush=True)
     for dim in SIZES:
-        found = [recalled(people, 1, WAYS["one way, rewritten"][1], dim, steps, s) for s in range(seeds)]
-        exact = interval([share for share, _ in found])
-        bits = people * max(0.0, exact["mean"] - 1 / CITIES) * math.log2(CITIES)
-        result["sizes"][str(dim)] = {"exact": exact, "parameters": found[0][1], "bits": round(bits)}
-        print(f"width {dim}: {percent(exact)}, {bits:,.0f} bits in {found[0][1]:,} parameters", flush=True)
-    if not args.quick:
-        RESULT.write_text(json.dumps(result, indent=2) + "\n")
-        print(f"written: {RESULT}")
+        if str(dim) not in result["sizes"]:
+            found = [recalled(people, 1, WAYS["one way, rewritten"][1], dim, steps, s) for s in range(seeds)]
+            exact = interval([share for share, _ in found])
+            bits = people * max(0.0, exact["mean"] - 1 / CITIES) * math.log2(CITIES)
+            result["sizes"][str(dim)] = {"exact": exact, "parameters": found[0][1], "bits": round(bits)}
+            keep()
+        row = result["sizes"][str(dim)]
+        print(
+            f"width {dim}: {percent(row['exact'])}, {row['bits']:,} bits in {row['parameters']:,} parameters",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":
