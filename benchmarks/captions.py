@@ -108,7 +108,7 @@ def main() -> None:
         told[name] = [measure(seed, blank, args.changed, args.runs) for seed in wanted]
     for way in WAYS:
         pairs = zip(told["looking"], told["blanked"], strict=False)
-        if gains := [a[way]["bleu4"] - b[way]["bleu4"] for a, b in pairs]:
+        if len(gains := [a[way]["bleu4"] - b[way]["bleu4"] for a, b in pairs]) > 1:
             gain = told.setdefault("gain", {})[way] = interval(gains)
             print(f"gain from looking, {way}: {gain['mean']:.2f} ({gain['low']:.2f} to {gain['high']:.2f})")
     if not args.dry:

@@ -120,6 +120,11 @@ def main() -> None:
             if not args.quick:
                 RESULT.write_text(json.dumps(whole, indent=2) + "\n")
     whole["rows"] = {row: interval([r["exact"] for r in done.values()]) for row, done in whole["each"].items()}
+    if "dot" in whole["rows"]:  # a seed sets the same people aside for all
+        own = whole["rows"]["dot"]["values"]
+        every = {"commonest place": whole["commonest place"], **whole["rows"]}
+        same = {row: found["values"] for row, found in every.items() if len(found["values"]) == len(own)}
+        whole["against dot"] = {r: interval([a - b for a, b in zip(v, own, strict=True)]) for r, v in same.items()}
     print(f"{'commonest place':32} {percent(whole['commonest place'])}")
     for row, found in whole["rows"].items():
         print(f"{row:32} {percent(found)}")

@@ -6,14 +6,11 @@ python docs/compared.py
 
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
 from typing import Any
 
-from page import fill
+from page import ROOT, fill, result
 
-ROOT = Path(__file__).absolute().parent.parent
 PAGE = ROOT / "docs" / "compared.md"
 SHARES = ("accuracy", "exact")
 
@@ -32,7 +29,7 @@ def told(row: dict[str, Any], measure: str, shown: list[str]) -> list[str]:
 
 
 def table(name: str) -> str:
-    found = json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
+    found = result(name)
     measure, items, machine = found["measure"], found["items"], found["machine"]
     heads = ["rank", "design", measure, "95 % interval", "seeds", "steps", "training", "answer", "parameters"]
     shown = [key for key in ("evidence", "faithful") if any(row.get(key) is not None for row in found["rows"])]

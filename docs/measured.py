@@ -6,24 +6,16 @@ python docs/measured.py
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-from page import fill
+from page import ROOT, fill, result
 
 Row = tuple[str, str, str]
 """What, the result, the command."""
 
-ROOT = Path(__file__).absolute().parent.parent
 TRANSLATORS = ("multi30k-transformer", "multi30k-rnn", "scan-simple")
-
-
-def result(name: str) -> dict[str, Any]:
-    return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
 
 
 def between(ratio: dict[str, float], value: str = "value") -> str:
@@ -226,9 +218,11 @@ def recurrent() -> Row:
 def recalled(name: str) -> Row:
     found = result("recall")[name]
     strangers = ", ".join(f"{100 * share:.1f} % of {kind} names" for kind, share in found["strangers"].items())
+    after = " after its pretraining" if name == "classical" else ""
     told = (
         f"{100 * found['exact']:.1f} % of {found['rows']}, calibration error {found['ece']:.3f}, "
-        f"{found['train_minutes']:.0f} minutes of training; answers where 90 % of the right ones are kept: {strangers}"
+        f"{found['train_minutes']:.0f} minutes of training{after}; "
+        f"answers where 90 % of the right ones are kept: {strangers}"
     )
     return f"birthplaces of people set aside, {name} book", told, f"python benchmarks/recall.py {name}"
 

@@ -1,8 +1,18 @@
-"""Parts of a page that are written by a program: they stand between `<!-- NAME -->` and `<!-- /NAME -->`."""
+"""Results of benchmarks, and parts of a page that are written from them: they stand between `<!-- NAME -->` and
+`<!-- /NAME -->`."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).absolute().parent.parent
+
+
+def result(name: str) -> dict[str, Any]:
+    """What a benchmark has measured."""
+    return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
 
 
 def fill(page: Path, name: str, text: str) -> None:

@@ -6,21 +6,12 @@ python docs/recalled.py
 from __future__ import annotations
 
 import contextlib
-import json
-import statistics
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
-from page import fill
-from scipy import stats
+from page import ROOT, fill, result
 
-ROOT = Path(__file__).absolute().parent.parent
 PAGE = ROOT / "docs" / "recall.md"
-
-
-def result(name: str) -> dict[str, Any]:
-    return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
 
 
 def table(heads: list[str], rows: list[list[str]]) -> str:
@@ -42,6 +33,10 @@ def interval(found: Mapping[str, Any]) -> list[str]:
     return [percent(found["mean"]), f"{100 * found['low']:.1f} to {percent(found['high'])}", seeds]
 
 
+def points(gain: Mapping[str, Any]) -> str:
+    return f"{100 * gain['mean']:+.1f} ({100 * gain['low']:+.1f} to {100 * gain['high']:+.1f})"
+
+
 def books() -> str:
     rows = []
     for name, found in result("recall").items():
@@ -57,19 +52,11 @@ def ablations() -> str:
     found = result("recall_ablations")
     every = {**found["rows"], "commonest place": found["commonest place"]}
     rows = [
-        [name, *interval(row), "–" if name == "dot" else against(row["values"], found["rows"]["dot"]["values"])]
+        [name, *interval(row), "–" if name == "dot" else points(found["against dot"][name])]
         for name, row in sorted(every.items(), key=lambda r: -r[1]["mean"])
     ]
     head = f"{found['steps']} steps each ({where(found['machine'])}).\n\n"
     return head + table(["model", "right", "95 % interval", "seeds", "points more than dot, seed by seed"], rows)
-
-
-def against(values: Sequence[float], others: Sequence[float]) -> str:
-    """The mean difference with its 95 % interval (Student's t); a seed sets the same people aside for both."""
-    gains = [100 * (a - b) for a, b in zip(values, others, strict=True)]
-    mean = statistics.mean(gains)
-    half = stats.t.ppf(0.975, len(gains) - 1) * statistics.stdev(gains) / len(gains) ** 0.5
-    return f"{mean:+.1f} ({mean - half:+.1f} to {mean + half:+.1f})"
 
 
 def people() -> str:

@@ -20,6 +20,9 @@ from regard.errors import UserError, nearest
 
 T = TypeVar("T")
 
+LENGTHS = ("epochs", "steps", "budget")
+"""What the length of training is counted in: one of them."""
+
 
 @dataclass(frozen=True)
 class DataSettings:

@@ -19,7 +19,7 @@ def images(
     ] = None,
     valid: Annotated[str | None, typer.Option(help="Validation folder; without it a tenth is set aside.")] = None,
     mechanism: Annotated[str | None, typer.Option(help="dot, local-2d:window=3, additive, ... [dot]")] = None,
-    positions: Annotated[str | None, typer.Option(help="axial, none, rotary, ... [axial]")] = None,
+    positions: Annotated[str | None, typer.Option(help="axial, relative-2d, none, ... [axial]")] = None,
     size: Annotated[int | None, typer.Option(min=8, help="Side of a picture as it is read. [64]")] = None,
     backbone: o.Backbone = None,
     weights: o.Weights = None,

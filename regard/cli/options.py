@@ -46,9 +46,6 @@ TRAINING = ("epochs", "steps", "lr", "optimizer", "accumulate", "patience", "ave
 TRAINING += ("precision", "devices", "nodes", "strategy")
 
 
-LENGTHS = ("epochs", "steps", "budget")
-
-
 def training(said: dict[str, Any]) -> dict[str, Any]:
     """The settings `train` of a command, from all that was said to it."""
     return {name: said[name] for name in TRAINING} | {"budget": seconds(said["budget"])}

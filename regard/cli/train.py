@@ -10,7 +10,7 @@ import typer
 
 from regard.cli import options as o
 from regard.errors import UserError
-from regard.settings import load, merge, overrides
+from regard.settings import LENGTHS, load, merge, overrides
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Train a model on your own file.")
 
@@ -308,8 +308,8 @@ def run(
         raise UserError(f"{config} holds settings for the task {named!r}, not for {task!r}")
     flags["origin"] = None if flags["origin"] is None else str(flags["origin"])
     said = merge(o.given(flags), overrides(set_ or []))
-    if any(length in said.get("train", {}) for length in o.LENGTHS):  # goes before the recipe's, whatever that counts
-        tree["train"] = {key: value for key, value in (tree.get("train") or {}).items() if key not in o.LENGTHS}
+    if any(length in said.get("train", {}) for length in LENGTHS):  # goes before the recipe's, whatever that counts
+        tree["train"] = {key: value for key, value in (tree.get("train") or {}).items() if key not in LENGTHS}
     tree = merge(tree, said)
     out_stream = sys.stderr if json_ else sys.stdout
 

@@ -125,21 +125,18 @@ def _rows(text: str, path: Path, kind: str) -> list[tuple[str, str]]:
             f"{path}: a line is a file name, a {'comma' if kind == '.csv' else 'tab'} and a caption, and one is "
             f"{' '.join(rows[short])[:60]!r}"
         )
-    column = None
+    column, width = None, 0
     if rows and rows[0][0].strip().lower() in ("image", "file", "image_name", "filename", "file_name"):
         heads = [cell.strip().lower() for cell in rows[0]]
         column = next((i for i, head in enumerate(heads) if head in ("caption", "captions", "text", "comment")), None)
-        rows = rows[1:]
+        rows, width = rows[1:], len(heads)
     if column is None and kind == ".csv" and len({len(row) for row in rows}) == 1:
-        column = -1  # a number may stand between the file and its caption
-    return [(_NUMBERED.sub("", row[0].strip()), _cell(row, column, "," if kind == ".csv" else "\t")) for row in rows]
-
-
-def _cell(row: list[str], column: int | None, mark: str) -> str:
-    """The caption: a column, or all that follows the file, where a caption with commas stands without quotes."""
-    if column is None or column >= len(row):
-        return mark.join(row[1:])
-    return mark.join(row[column:]) if column > 0 else row[column]
+        column, width = len(rows[0]) - 1, len(rows[0])  # a number may stand between the file and its caption
+    if column is None:
+        column, width = 1, 2
+    mark = "," if kind == ".csv" else "\t"
+    # a row with more cells than there are columns holds a caption with commas and without quotes
+    return [(_NUMBERED.sub("", row[0].strip()), mark.join(row[column : len(row) - width + column + 1])) for row in rows]
 
 
 def _coco(text: str, path: Path) -> list[tuple[str, str]]:

@@ -115,7 +115,7 @@ def parted(line: str) -> tuple[str, str]:
         if not name or len(name.split()) > LONGEST:
             break
         cuts.append((name, rest))
-    again = [cut for cut in cuts if re.match(rf"{re.escape(cut[0])}(?!\w)", cut[1])]
+    again = [cut for cut in cuts if len(cut[0]) > 1 and re.match(rf"{re.escape(cut[0])}(?!\w)", cut[1])]
     begun = [cut for cut in cuts if not _INITIAL.search(cut[0]) or cut[1].split(" ", 1)[0] == cut[0].split(" ", 1)[0]]
     for name, rest in [*again, *begun, *cuts]:
         return unquote(name), rest
@@ -127,10 +127,11 @@ def read_questions(path: str | Path, known: Book | Sequence[Pattern], *, answere
     asked, answers, fingerprint = _table(Path(path), answered)
     notes: list[str] = []
     patterns = _patterns(asked, known) if isinstance(known, Book) else list(known)
-    if not patterns:
+    if isinstance(known, Book) and not patterns:
+        people = ", ".join(map(repr, list(known.people)[:3]))
         raise UserError(
             f"no question of {path} holds a name of the facts: the first is {asked[0][:80]!r}, and the facts are about "
-            f"{_first_names(known)}; are both about the same people?"
+            f"{people}; are both about the same people?"
         )
     rows = [(find(question, patterns), answer) for question, answer in zip(asked, answers, strict=True)]
     odd = [question for question, (found, _) in zip(asked, rows, strict=True) if found is None]
@@ -156,9 +157,9 @@ def find(question: str, patterns: Iterable[Pattern]) -> tuple[Pattern, str] | No
     if len(said) > MOST_LETTERS:
         return None
     for before, after in sorted(patterns, key=lambda p: -len(p[0]) - len(p[1])):
-        fits = re.fullmatch(rf"{re.escape(before)}\s*\b(\S.*?)\s*{re.escape(after)}", said, re.I)
+        fits = re.fullmatch(rf"{re.escape(before)}\s*(?<!\w)(\S.*?)\s*{re.escape(after)}", said, re.I)
         if not fits and after.endswith("?"):  # a question mark is easily forgotten
-            fits = re.fullmatch(rf"{re.escape(before)}\s*\b(\S.*?)\s*{re.escape(after[:-1])}", said, re.I)
+            fits = re.fullmatch(rf"{re.escape(before)}\s*(?<!\w)(\S.*?)\s*{re.escape(after[:-1])}", said, re.I)
         if fits:
             return (before, after), unquote(fits[1].strip())
     return None
@@ -209,10 +210,6 @@ def _patterns(asked: Sequence[str], book: Book) -> list[Pattern]:
             found[before.strip(), after.strip()] += 1
     least = 2 if len(asked) >= 20 else 1
     return [pattern for pattern, count in found.most_common() if count >= least and any(pattern)]
-
-
-def _first_names(known: Book | Sequence[Pattern]) -> str:
-    return ", ".join(repr(name) for name in list(known.people)[:3]) if isinstance(known, Book) else "nobody"
 
 
 def _spans(question: str) -> Iterable[str]:

@@ -44,10 +44,6 @@ class Names:
         close.sort(key=lambda pair: -pair[1])
         return [(person, alike) for near, alike in close if alike for person in self._plain[near]]
 
-    def find(self, name: str) -> tuple[str | None, float]:
-        """The person that is meant, and how alike the names are; None where nobody is."""
-        return next(iter(self.meant(name)), (None, 0.0))
-
 
 def plain(name: str) -> str:
     """Letters and figures alone, small, without accents."""

@@ -24,7 +24,7 @@ from regard.errors import UserError
 from regard.models.fitted import Fitted
 from regard.recall import closed
 from regard.runs.recaller import BOOK, Recaller
-from regard.settings import DataSettings, Settings, TokenizerSettings, build, merge
+from regard.settings import LENGTHS, DataSettings, Settings, TokenizerSettings, build, merge
 from regard.tasks.pointing import Pointing
 from regard.tasks.recall import Recall
 from regard.training import atomic, machine
@@ -105,7 +105,7 @@ def own(tree: Mapping[str, Any]) -> dict[str, Any]:
     book = named.find("book", str(tree.get("book", "closed")), {name: name for name in BOOKS})
     tree = merge(UNSAID[book], tree)
     length, model, data, given = tree.get("train"), tree.get("model"), tree.get("data"), tree.get("mix") or {}
-    if isinstance(length, Mapping) and all(length.get(name) is None for name in ("epochs", "steps", "budget")):
+    if isinstance(length, Mapping) and all(length.get(name) is None for name in LENGTHS):
         tree["train"] = {**length, "epochs": EPOCHS}
     if isinstance(model, Mapping) and book == "closed" and model.get("name", "ngram-gpt") == "ngram-gpt":
         tree["model"] = {"ngrams": 4, **model}

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from regard import named
 from regard.errors import UserError, nearest
 from regard.runs.kind import kind
-from regard.settings import Settings, build, seconds, spelled_out
+from regard.settings import LENGTHS, Settings, build, seconds, spelled_out
 
 S = TypeVar("S", bound=Settings)
 
@@ -59,7 +59,7 @@ def resolve(task: str, tree: Mapping[str, Any]) -> Settings:
     settings = build(
         made.SETTINGS, {**tree, "task": task, "model_name": name, "model": build(config, chosen, where="model")}
     )
-    given = [k for k in ("epochs", "steps", "budget") if getattr(settings.train, k) is not None]
+    given = [k for k in LENGTHS if getattr(settings.train, k) is not None]
     if len(given) > 1:
         raise UserError(f"the length of training is one of epochs, steps or budget; given {' and '.join(given)}")
     if not given:

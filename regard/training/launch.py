@@ -12,13 +12,13 @@ from typing import Any
 from lightning_fabric import Fabric
 
 from regard.errors import UserError, nearest
-from regard.settings import TrainSettings
+from regard.settings import LENGTHS, TrainSettings
 from regard.training import optim, precision
 
 
 def check(settings: TrainSettings) -> None:
     """Raise where the settings cannot be meant."""
-    lengths = {name: getattr(settings, name) for name in ("epochs", "steps", "budget")}
+    lengths = {name: getattr(settings, name) for name in LENGTHS}
     given = [name for name, value in lengths.items() if value is not None]
     if len(given) != 1:
         said = " and ".join(f"--{name}" for name in given) or "none"

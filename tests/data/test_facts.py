@@ -33,6 +33,8 @@ def book(tmp_path):
         ("J%C3%A9r%C3%B4me Inzerillo. Born in Aups .", "Jérôme Inzerillo"),
         ("Dr. Dre. Dr. Dre was born in Compton .", "Dr. Dre"),
         ("St. Vincent. St. Vincent was born in Tulsa .", "St. Vincent"),
+        ("J. J. Stevenson. J. J. Stevenson was born in Glasgow .", "J. J. Stevenson"),
+        ("J. J. Stevenson. Stevenson was born in Glasgow .", "J. J. Stevenson"),
     ],
 )
 def test_the_name_of_a_line(line, name):
@@ -60,6 +62,8 @@ def test_questions_have_patterns(book, tmp_path):
     assert asked.answers == ["London", "New York"]
     assert find("where was  Ada Lovelace born", asked.patterns) == (("Where was", "born?"), "Ada Lovelace")
     assert find("What is the capital of France?", asked.patterns) is None
+    assert find("Where was %C3%81lvarez de Paz born?", asked.patterns) == (("Where was", "born?"), "Álvarez de Paz")
+    assert find("Where wasAda Lovelace born?", asked.patterns) is None
     assert find("Where was born?", asked.patterns) is None
     assert find(f"Where was {'Ada ' * 1000} born?", asked.patterns) is None
 

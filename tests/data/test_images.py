@@ -222,7 +222,8 @@ COCO = '{"images": [{"id": 1, "file_name": "a.png"}], "annotations": [{"image_id
     [
         ("a.csv", "a.png,A man, a dog and a cat\nb.png,x\n", "A man, a dog and a cat"),
         ("b.csv", "a.png,0,A man\nb.png,1,x\n", "A man"),
-        ("c.csv", "image,caption,by\na.png,A man,me\n", "A man,me"),
+        ("c.csv", "image,caption,by\na.png,A man,me\nb.png,x, y,me\n", "A man"),
+        ("f.csv", "image,caption,by\na.png,A man, a dog,me\n", "A man, a dog"),
         ("d.tsv", "a.png\tA man\tand more\n", "A man\tand more"),
         (
             "e.json",
