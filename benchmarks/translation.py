@@ -12,6 +12,9 @@ Face. CTranslate2 is no dependency of regard: it is compared where it can be imp
 batch and several batches at once, which is its fastest way here: two threads for one sentence took it twice the time.
 
 float16 and int8 are weights that are rounded: float16's products are float32, int8's inputs are rounded too.
+
+`products` are the matrix products of such a translation alone, by the same kernels, with no attention, search or norm:
+a decoder that calls these kernels is no faster, and their ratio to Hugging Face bounds what can be reached here.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ import torch
 
 from regard.convert import marian as convert
 from regard.decoding import Beam, Interpreter
+from regard.decoding.linears import Linear, linear
 from regard.models import marian
 
 RESULT = Path(__file__).parent / "results" / "translation.json"
@@ -154,6 +158,29 @@ def ctranslate2_contender(compute: str, threads: int) -> Run:
     return run
 
 
+def products_contender(precision: str) -> Run:
+    """The matrix products of such a translation and nothing else: no attention, no search, no norm."""
+    make = linear(precision)
+
+    def maps(*sizes: tuple[int, int]) -> list[tuple[Linear, int]]:
+        return [(make(0.05 * torch.randn(out, inside), torch.zeros(out)), inside) for out, inside in sizes]
+
+    own, feed = [(3 * DIM, DIM), (DIM, DIM)], [(HIDDEN, DIM), (DIM, HIDDEN)]
+    encoder = maps(*(own + feed) * LAYERS, *[(2 * DIM, DIM)] * LAYERS)  # with the decoder's keys and values of it
+    decoder = maps(*(own + [(DIM, DIM)] * 2 + feed) * LAYERS, (VOCAB, DIM))
+
+    def run(job: Job) -> list[list[int]]:
+        _, batch, beams = job
+        with torch.inference_mode():
+            for rows, part in [(batch * (SOURCE + 1), encoder), (batch, decoder), *[(batch * beams, decoder)] * TARGET]:
+                given = {inside: torch.ones(rows, inside) for inside in (DIM, HIDDEN)}
+                for product, inside in part:
+                    product(given[inside])
+        return []
+
+    return run
+
+
 CONTENDERS: dict[str, Callable[[int], Run]] = {
     "regard float32": lambda threads: regard_contender("float32"),
     "regard float16": lambda threads: regard_contender("float16"),
@@ -161,6 +188,8 @@ CONTENDERS: dict[str, Callable[[int], Run]] = {
     "Hugging Face": lambda threads: hugging_face_contender(),
     "CTranslate2 float32": lambda threads: ctranslate2_contender("float32", threads),
     "CTranslate2 int8": lambda threads: ctranslate2_contender("int8", threads),
+    "products float32": lambda threads: products_contender("float32"),
+    "products int8": lambda threads: products_contender("int8"),
 }
 
 
@@ -169,7 +198,7 @@ def work(pipe: Connection, name: str, threads: int, path: str | None) -> None:
     if path:
         sys.path.insert(0, path)
     torch.set_num_threads(threads)
-    if name.startswith("regard"):
+    if name.startswith(("regard", "products")):
         from regard.training.machine import prepare
 
         prepare()  # as `regard translate` does
@@ -217,6 +246,8 @@ def agreement(ask: Run, names: list[str], batch: int, beams: int) -> dict[str, f
     wanted = ask(("Hugging Face", batch, beams))
     shares = {}
     for name in names:
+        if name.startswith("products"):
+            continue
         found = ask((name, batch, beams))
         assert [len(text) for text in found] == [TARGET] * batch, f"{name} did not say {TARGET} words"
         pairs = [a == b for x, y in zip(found, wanted, strict=True) for a, b in zip(x, y, strict=True)]
@@ -227,14 +258,17 @@ def agreement(ask: Run, names: list[str], batch: int, beams: int) -> dict[str, f
 
 def report(times: timing.Times, batch: int) -> dict:
     speeds = {name: round(1e3 * batch * TARGET / ms) for name, ms in timing.milliseconds(times).items()}
-    against = [name for name in times if not name.startswith("regard")]
+    against = [name for name in times if not name.startswith(("regard", "products"))]
     ours = [name for name in times if name.startswith("regard")]
     ratios = {name: {other: timing.ratio(times, other, name) for other in against} for name in ours}
     print(f"batch {batch}: words a second {speeds}")
     for name, row in ratios.items():
         said = ", ".join(f"{other} {r['value']:.2f} ({r['low']:.2f} to {r['high']:.2f})" for other, r in row.items())
         print(f"  {name} is times as fast as: {said}")
-    return {"words_per_second": speeds, "regard_is_times_as_fast_as": ratios}
+    bound = {name: timing.ratio(times, "Hugging Face", name) for name in times if name.startswith("products")}
+    said = ", ".join(f"{name} {r['value']:.2f} ({r['low']:.2f} to {r['high']:.2f})" for name, r in bound.items())
+    print(f"  times Hugging Face, at most: {said}")
+    return {"words_per_second": speeds, "regard_is_times_as_fast_as": ratios, "products_are_times_as_fast": bound}
 
 
 def main() -> None:

@@ -157,6 +157,16 @@ def convolution(name: str, module: nn.Conv1d, n: int, path: int) -> Item:
     return Item(name, k * c_in * c_out + (c_out if module.bias is not None else 0), flops, 2 * flops, 0, 1, path)
 
 
+def gated_layers(model: Any, n: int) -> Items:
+    """The layers of a causal convolutional net, and the norm behind them."""
+    reach = max(1, sum(layer.back for layer in model.layers))
+    for i, layer in enumerate(model.layers):
+        yield convolution(f"layers.{i}.filter", layer.filter, n, len(model.layers) * -(-(n - 1) // reach))
+        yield matrix(f"layers.{i}.out", layer.out, n)
+        yield norm(f"layers.{i}.norm", layer.norm)
+    yield norm("norm", model.norm)
+
+
 def layer_items(layer: nn.Module, n: int, m: int | None = None) -> list[Item] | None:
     """The parts of one layer; None where there is no formula."""
     if isinstance(layer, MultiHead):

@@ -9,7 +9,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from regard.costing.formulas import Item, Items, convolution, encoder_block, linear, matrix, norm, own, pool, two_way
+from regard.costing.formulas import (
+    Item,
+    Items,
+    convolution,
+    encoder_block,
+    gated_layers,
+    linear,
+    matrix,
+    norm,
+    own,
+    pool,
+    two_way,
+)
 
 SENTENCE = 20
 """Words of a sentence."""
@@ -59,6 +71,13 @@ def _kim_cnn(model: Any, n: int, m: int) -> Items:
     for window in model.windows:
         wide = window.kernel_size[0]  # windows may hang over either end
         yield convolution(f"windows of {wide}", window, n + wide - 1, 1)
+    yield matrix("head", model.head, 1)
+
+
+def _gated_cnn(model: Any, n: int, m: int) -> Items:
+    yield Item("embeddings", model.embedding.weight.numel())
+    yield from gated_layers(model, n)
+    yield pool("pool", model.pool, n)
     yield matrix("head", model.head, 1)
 
 
@@ -128,6 +147,7 @@ NAMERS: dict[str, Callable[[Any, int, int], Items]] = {
     "SelfAttentive": _self_attentive,
     "LanguageCNN": _language_cnn,
     "KimCNN": _kim_cnn,
+    "GatedCNN": _gated_cnn,
     "NGramAttention": _ngram_attention,
     "HAN": _han,
     "ContextHAN": _context_han,

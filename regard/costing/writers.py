@@ -9,9 +9,9 @@ from regard.costing.formulas import (
     Item,
     Items,
     attention,
-    convolution,
     decoder_block,
     encoder_block,
+    gated_layers,
     linear,
     matrix,
     norm,
@@ -130,12 +130,7 @@ def _birnn(model: Any, n: int, m: int) -> Items:
 def _causal_cnn(model: Any, n: int, m: int) -> Items:
     vocab, dim = model.embed.weight.shape
     yield Item("embeddings (tied with the head)", vocab * dim)
-    reach = max(1, model.sees - 1)
-    for i, layer in enumerate(model.layers):
-        yield convolution(f"layers.{i}.filter", layer.filter, n, len(model.layers) * -(-(n - 1) // reach))
-        yield matrix(f"layers.{i}.out", layer.out, n)
-        yield norm(f"layers.{i}.norm", layer.norm)
-    yield norm("norm", model.norm)
+    yield from gated_layers(model, n)
     yield linear("head", n, dim, vocab, 0)
 
 

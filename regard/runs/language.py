@@ -37,13 +37,15 @@ SAMPLE = 64 << 20  # bytes of text from which parts of words are learnt, spread 
 class Data(DataSettings):
     """Where the text is, what a document is (a file, or what stands between blank lines, or a line), how long windows
     are, how far they move when the validation part is scored (a whole window where it is not said), and where the
-    tokens are kept (in the run folder)."""
+    tokens are kept (in the run folder). Where no file is named for validation, `valid_fraction` of the tokens are set
+    aside, but `valid_tokens` at most: a large text would otherwise be scored for longer than it is learnt from."""
 
     train: tuple[str, ...] = ()
     documents: str = "file"
     block: int = 256
     stride: int | None = None
     cache: str | None = None
+    valid_tokens: int = 500_000
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,10 @@ def check(settings: LanguageSettings) -> None:
         raise UserError(f"data.stride lies between 1 and data.block={data.block}, and was given {data.stride}")
     if not 0 < data.valid_fraction < 1:
         raise UserError(f"data.valid_fraction lies between 0 and 1, and was given {data.valid_fraction}")
+    if data.valid_tokens < 1:
+        raise UserError(
+            f"data.valid_tokens says how many tokens are set aside at most, and was given {data.valid_tokens}"
+        )
     pieces.known(data.documents)
     fields = type(settings.model).__dataclass_fields__
     if "vocab" in fields and settings.model.vocab != fields["vocab"].default:
@@ -172,7 +178,8 @@ def task(
     same = {"documents": data.documents, "say": say, "progress": progress}
     whole = corpus.build(found.train, words, place, **same)
     if found.valid is None:
-        train, valid = whole.split(round((1 - found.fraction) * whole.tokens))
+        aside = min(whole.tokens - round((1 - found.fraction) * whole.tokens), data.valid_tokens)
+        train, valid = whole.split(whole.tokens - aside)
     else:
         train, valid = whole, corpus.build(found.valid, words, place / "valid", **same)
     for part, stream in (("train", train), ("valid", valid)):

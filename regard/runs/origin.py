@@ -4,6 +4,7 @@
                                              model's did (norm="post" for bert); a BERT's first segment is added to its
                                              words. The pooling and the classes are new.
     birnn -> bilstm                          words and both recurrent nets.
+    cnn -> gated-cnn                         words and all layers. The pooling and the classes are new.
     any -> the same model                    by name.
 
 What was loaded, what was not used and what is new is told.
@@ -53,6 +54,7 @@ PARTNERS: dict[tuple[str, str], Callable[[Weights], Weights]] = {
     ("bert", "transformer"): _from_post_norm,
     ("preln-bert", "transformer"): _from_bert,
     ("birnn", "bilstm"): _from_gpt,
+    ("cnn", "gated-cnn"): _from_gpt,
 }
 """(model of the run, model of a classifier): its weights under the new names."""
 

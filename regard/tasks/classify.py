@@ -28,6 +28,7 @@ MODELS = {
     "bilstm": "regard.models.bilstm",
     "cnn": "regard.models.language_cnn",
     "kim-cnn": "regard.models.kim_cnn",
+    "gated-cnn": "regard.models.gated_cnn",
     "ngram-attention": "regard.models.ngram_attention",
     "tfidf": "regard.models.bag",
     "nb-svm": "regard.models.nb_svm",

@@ -25,6 +25,7 @@ SMALL = {
     "bilstm": {"embed": 8, "hidden": 8},
     "cnn": {},
     "kim-cnn": {},
+    "gated-cnn": {"dim": 8, "layers": 2},
     "tfidf": {},
     "nb-svm": {},
 }

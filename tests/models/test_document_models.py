@@ -17,7 +17,7 @@ from regard.data.read import Table
 from regard.errors import UserError
 from regard.inspect import AttentionMap, attends, explain, maps, record
 from regard.layers import redundancy
-from regard.models import bilstm, context_han, han, kim_cnn, language_cnn, nb_svm, self_attentive
+from regard.models import bilstm, context_han, gated_cnn, han, kim_cnn, language_cnn, nb_svm, self_attentive
 from regard.runs.run import Run
 from regard.runs.start import train
 from regard.testing import check_model
@@ -32,9 +32,10 @@ NETS = {
     "cnn": language_cnn.Config(13, layers=3),
     "cnn, narrow": language_cnn.Config(13, layers=2, width=2),
     "kim-cnn": kim_cnn.Config(13, 7),
+    "gated-cnn": gated_cnn.Config(13, layers=3),
     "context-han": context_han.Config(13, 7, 11),
 }
-ATTENTIVE = ["self-attentive", "bilstm, attention", "context-han"]
+ATTENTIVE = ["gated-cnn", "self-attentive", "bilstm, attention", "context-han"]
 
 
 @pytest.fixture(autouse=True)
@@ -257,6 +258,7 @@ SMALL = {
     "bilstm": {"embed": 16, "hidden": 12},
     "cnn": {"dim": 24, "layers": 3},
     "kim-cnn": {"embed": 16, "maps": 8},
+    "gated-cnn": {"dim": 16, "layers": 2},
     "context-han": {"embed": 16, "hidden": 12, "attention": 12},
     "nb-svm": {},
 }

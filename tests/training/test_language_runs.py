@@ -232,6 +232,29 @@ def test_the_transformer_begins_as_the_language_model_ended(text, reviews, tmp_p
         torch.testing.assert_close(seen["states"], run.model.states(ids), rtol=1e-4, atol=1e-4)
 
 
+def test_the_gated_cnn_begins_as_the_causal_one_ended(text, reviews, tmp_path):
+    run = train(text, tmp_path / "before", "causal", "cnn", steps=3, sizes={"cycle": 3})
+    settings = resolve(
+        "classify", origin.adopt("classify", {"origin": str(run.folder), "data": {"train": str(reviews)}})
+    )
+    net = settings.model.build(run.config["vocab"], 2).eval()
+    account = origin.transfer(net, settings)
+    assert settings.model_name == "gated-cnn"
+    assert not account.skipped
+    assert {name.split(".")[0] for name in account.new} == {"pool", "head"}
+    seen = {}
+    net.pool.register_forward_hook(lambda module, inputs, out: seen.update(states=inputs[0]))
+    ids = torch.randint(6, run.config["vocab"], (2, 20))
+    with torch.no_grad():
+        net(ids, torch.ones_like(ids).bool())
+        torch.testing.assert_close(seen["states"], run.model.states(ids), rtol=1e-4, atol=1e-4)
+
+
+def test_a_large_text_has_a_small_validation_part(text, tmp_path):
+    run = train(text, tmp_path / "run", "causal", "gpt", steps=2, data={"valid_tokens": 100})
+    assert run.config["data"]["valid"]["tokens"] == 100
+
+
 def test_a_classifier_starts_from_a_language_model(text, reviews, tmp_path):
     said = []
     run = train(text, tmp_path / "before", "masked", "bert", steps=3, sizes={"positions": "learned:length=30"})
@@ -281,12 +304,12 @@ def test_going_on_with_the_same_model_starts_where_it_was(text, tmp_path):
 
 
 def test_what_cannot_be_started_from(text, reviews, tmp_path):
-    cnn = train(text, tmp_path / "cnn", "causal", "cnn", steps=2)
+    tables = train(text, tmp_path / "tables", "causal", "ngram-gpt", steps=2)
     bert = train(text, tmp_path / "bert", "masked", "bert", steps=2)
     bag = regard.train("classify", reviews, model="tfidf", out=tmp_path / "bag", **QUIET)
     han = regard.train("classify", reviews, model="han", steps=2, out=tmp_path / "han", **QUIET)
     for task, tree, says in (
-        ("classify", {"origin": str(cnn.folder)}, "not 'classify'"),
+        ("classify", {"origin": str(tables.folder)}, "not 'classify'"),
         ("classify", {"origin": str(bert.folder), "model": {"name": "han"}}, "cannot start a han"),
         ("classify", {"origin": str(bag.folder)}, "fitted at once"),
         ("language", {"origin": str(han.folder)}, "it can start a han of 'classify'"),
