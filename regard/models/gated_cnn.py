@@ -1,0 +1,54 @@
+"""Documents read by the layers of the causal convolutional language model, so that a pretrained one goes on here.
+
+h = norm(x_L)                                       regard/models/causal_cnn.py: each place from what lies before it
+v = Σ_t α[t] h[t]                                   α: regard/layers/pool.py (Yang et al. 2016, eqs. 5-7)
+class = softmax(W_c v + b_c)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from regard.layers import Pool
+from regard.layers.dropout import Dropout
+from regard.models.causal_cnn import Gated
+from regard.models.output import Classified
+from regard.places import Places
+from regard.sizes import positive
+
+
+@dataclass(frozen=True)
+class Config:
+    """As the language model's, smaller by default."""
+
+    dim: int = 128
+    layers: int = 4
+    width: int = 3
+    cycle: int = 6
+    dropout: float = 0.3
+
+    def build(self, vocab: int, classes: int) -> GatedCNN:
+        positive("gated-cnn", dim=self.dim, layers=self.layers, width=self.width, cycle=self.cycle)
+        return GatedCNN(vocab, classes, self)
+
+
+class GatedCNN(nn.Module):
+    def __init__(self, vocab: int, classes: int, config: Config):
+        super().__init__()
+        c = config
+        self.embedding = nn.Embedding(vocab, c.dim)
+        nn.init.normal_(self.embedding.weight, std=0.1)
+        self.layers = nn.ModuleList(Gated(c.dim, c.width, 2 ** (i % c.cycle), c.dropout) for i in range(c.layers))
+        self.norm, self.dropout = nn.LayerNorm(c.dim), Dropout(c.dropout)
+        self.pool = Pool(c.dim)
+        self.head = nn.Linear(c.dim, classes)
+
+    def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor | None = None) -> Classified:
+        """ids and mask (b, n); sentences are not used. Padding stands at the end, where no real place looks."""
+        x = self.dropout(self.embedding(ids))
+        for layer in self.layers:
+            x = layer(x)
+        at = Places(range(1), range(ids.shape[1]), "document", "tokens")
+        return Classified(self.head(self.dropout(self.pool(self.norm(x), mask, at)[0][:, 0])))
