@@ -143,6 +143,7 @@ def ctranslate2_contender(compute: str, threads: int) -> Callable[[Job], list[li
 CONTENDERS: dict[str, Callable[[int], Callable[[Job], list[list[int]]]]] = {
     "regard float32": lambda threads: regard_contender("float32"),
     "regard float16": lambda threads: regard_contender("float16"),
+    "regard int8": lambda threads: regard_contender("int8"),
     "Hugging Face": lambda threads: hugging_face_contender(),
     "CTranslate2 float32": lambda threads: ctranslate2_contender("float32", threads),
     "CTranslate2 int8": lambda threads: ctranslate2_contender("int8", threads),

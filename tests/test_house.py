@@ -48,7 +48,8 @@ ROOMS: dict[str, set[str]] = {
     "viewer": ERRORS,
     "report": ERRORS | {"viewer"},  # pages share their parts
     "convert": LAYERS | {"models", "data"},
-    "decoding": LAYERS | {"models", "data"},
+    "native": set(),
+    "decoding": LAYERS | {"models", "data", "native"},
     "plugins": ERRORS | {"mechanisms", "positions"},
     "recall": LAYERS | {"models", "data", "tasks", "training", "decoding"},
     "runs": RUNS,

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard import native
 from regard.decoding.speakers import BLOCK, Speaker
 from regard.errors import UserError
 
@@ -121,7 +122,9 @@ def search(
 def candidates(logits: Tensor, scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The k likeliest ways to go on: logits (b, w, vocab) and scores (b, w) of beams to scores, beams and words, each
     (b, k). The likeliest words stand in the blocks with the greatest maxima, so that only these are looked into; by
-    numpy, which takes a fraction of torch's time for so few numbers."""
+    numpy, where there is no kernel: it takes a fraction of torch's time for so few numbers."""
+    if native.ready(logits):
+        return native.likeliest(logits, scores, k)
     b, w, vocab = logits.shape
     blocks, row = vocab // BLOCK, np.arange(b)[:, None]
     chances = logits.log_softmax(-1).view(b, w, blocks, BLOCK)

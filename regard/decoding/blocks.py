@@ -3,22 +3,24 @@ values, caches written in place, and no module, mask or place looked at on the w
 
     blocks = prepare(model.layers, "float32")                   # None where a block is of another kind
     for block, cache in zip(blocks, caches):
-        x = block(x, cache, bias=bias, at=at)
+        x = block(x, cache, seen=seen, at=at)
 
 x (b · w, dim) are w new places in each of b rows: w = 1 is a step of a text; w beams of one sentence are w places that
-stand at the same place, with a bias that hides from each what is not its own past. Then the cache is never reordered,
-and a source (b, h, m, d) is shared by the beams of its row. Where b is given for a cache, all places are new and see
-each other: an encoder.
+stand at the same place, of which each sees its own past alone. Then the cache is never reordered, and a source
+(b, h, m, d) is shared by the beams of its row. Where b is given for a cache, all places are new and see each other: an
+encoder. Between the products stand the kernels of regard.native, or torch where these are not to be had.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard import native
 from regard.decoding.cache import Cache
 from regard.decoding.linears import Linear, Make, linear
 from regard.layers import DecoderBlock, EncoderBlock, FeedForward, MultiHead, PreNorm
@@ -35,6 +37,20 @@ _FEW = 8192
 """Numbers up to which a call's own cost outweighs its work."""
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """What queries may see, for the kernels: `path` (b, w, n) through the keys, or all keys; of it the places from
+    `first` (b,) up to `last` (b,)."""
+
+    path: Tensor | None = None
+    first: Tensor | None = None
+    last: Tensor | None = None
+
+
+Seen = Stretch | Tensor | None
+"""A stretch; or what is added to the scores (b or 1, h or 1, w or 1, k), -inf for what may not be seen; or all."""
+
+
 class Own:
     """Self-attention of new places: to what came before and to themselves, or without a cache to each other."""
 
@@ -45,13 +61,16 @@ class Own:
         self.qkv, self.out = make(*_scaled(m.qkv.weight, m.qkv.bias, n, m.scale)), _made(layer.out, make)
         self.rotate = m.positions.rotate if m.positions.kind == "rotate" else None
 
-    def __call__(self, x: Tensor, b: int, cache: Cache | None, bias: Tensor | None, at: At) -> Tensor:
-        qkv = self.qkv(x).view(b, -1, 3, self.heads, self.width).permute(2, 0, 3, 1, 4)
+    def __call__(self, x: Tensor, b: int, cache: Cache | None, seen: Seen, at: At) -> Tensor:
+        made = self.qkv(x)
+        if self.rotate is None and cache is not None and isinstance(seen, Stretch):
+            start = cache.claim(len(made) // b)
+            return self.out(native.attend_own(made, cache.both, start, seen.path, seen.first))
+        qkv = made.view(b, -1, 3, self.heads, self.width).permute(2, 0, 3, 1, 4)
         if self.rotate is not None:
             qkv = torch.cat((self.rotate(qkv[:2].flatten(0, 1), at).unflatten(0, (2, b)), qkv[2:]))
         keys, values = qkv[1:] if cache is None else cache.extend(qkv[1:])
-        context = attend(qkv[0], keys, values, bias)
-        return self.out(context.transpose(1, 2).reshape(x.shape[0], -1))
+        return self.out(attend(qkv[0], keys, values, seen))
 
 
 class Source:
@@ -74,10 +93,9 @@ class Source:
         keys, values = self.both(x).view(b, -1, 2, self.heads, self.width).permute(2, 0, 3, 1, 4).contiguous()
         return Memory(keys, values, range(keys.shape[2]))
 
-    def __call__(self, x: Tensor, b: int, source: Memory, bias: Tensor | None) -> Tensor:
+    def __call__(self, x: Tensor, b: int, source: Memory, seen: Seen) -> Tensor:
         q = self.query(x).view(b, -1, self.heads, self.width).transpose(1, 2)
-        context = attend(q, source.keys, source.values, bias)
-        return self.out(context.transpose(1, 2).reshape(x.shape[0], -1))
+        return self.out(attend(q, source.keys, source.values, seen))
 
 
 class Feed:
@@ -110,29 +128,38 @@ class Block:
         source: Memory | None = None,
         *,
         at: At,
-        bias: Tensor | None = None,
-        source_bias: Tensor | None = None,
+        seen: Seen = None,
+        source_seen: Seen = None,
     ) -> Tensor:
-        """bias (b or 1, h or 1, w or 1, k) is added to the scores, -inf for what may not be seen."""
         b, kept = (cache, None) if isinstance(cache, int) else (cache.both.shape[1], cache)
-        if self.before:
-            x = x + self.own(self.own_norm(x), b, kept, bias, at)
-            if self.source is not None and source is not None:
-                x = x + self.source(self.source_norm(x), b, source, source_bias)
-            return x + self.feed(self.feed_norm(x))
-        x = self.own_norm(x + self.own(x, b, kept, bias, at))
-        if self.source is not None and source is not None:
-            x = self.source_norm(x + self.source(x, b, source, source_bias))
-        return self.feed_norm(x + self.feed(x))
+        parts: list[tuple[Norm, Linear]] = [(self.own_norm, lambda x: self.own(x, b, kept, seen, at))]
+        if (regarded := self.source) is not None and source is not None:
+            parts.append((self.source_norm, lambda x: regarded(x, b, source, source_seen)))
+        parts.append((self.feed_norm, self.feed))
+        if not self.before:
+            for norm, part in parts:
+                x = norm(part(x), x)[1]
+            return x
+        y = None
+        for norm, part in parts:
+            x, normed = norm(x, y)
+            y = part(normed)
+        assert y is not None
+        return x + y
 
 
-def attend(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
-    """softmax(q keysᵀ + bias) values, of queries that are scaled already and each see something. The fused kernel is
-    made for many queries; for the few beams of many sentences two plain products are faster on several threads."""
-    scores = Dot(q, keys, _NOWHERE, 1.0, bias)
+def attend(q: Tensor, keys: Tensor, values: Tensor, seen: Seen) -> Tensor:
+    """softmax(q keysᵀ + what is hidden) values as (b · w, h · d), of queries (b, h, w, d) that are scaled already and
+    each see something. The fused kernel is made for many queries; for the few beams of many sentences two plain
+    products are faster on several threads."""
+    if isinstance(seen, Stretch):
+        return native.attend(q, keys, values, seen.path, seen.first, seen.last)
+    scores = Dot(q, keys, _NOWHERE, 1.0, seen)
     if q.shape[2] == 1 or q.shape[2] > 16 or q.numel() <= _FEW:
-        return scores.attend(values)
-    return scores.read(scores.weights(), values)
+        context = scores.attend(values)
+    else:
+        context = scores.read(scores.weights(), values)
+    return context.transpose(1, 2).reshape(q.shape[0] * q.shape[2], -1)
 
 
 def gelu(x: Tensor) -> Tensor:
@@ -182,10 +209,20 @@ def _scaled(weight: Tensor, bias: Tensor | None, n: int, scale: float) -> tuple[
     return weight * by[:, None], None if bias is None else bias * by
 
 
-def prepared_norm(norm: nn.Module) -> Callable[[Tensor], Tensor]:
-    """The norm without the way through a module."""
+Norm = Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor]]
+"""x and y, or x alone, to their sum and its norm."""
+
+
+def prepared_norm(norm: nn.Module) -> Norm:
+    """The norm of a sum without the way through a module."""
     if type(norm) is not nn.LayerNorm:
-        return norm
-    shape, eps = norm.normalized_shape, norm.eps
-    weight, bias = norm.weight.detach(), None if norm.bias is None else norm.bias.detach()
-    return lambda x: torch.layer_norm(x, shape, weight, bias, eps)
+        return lambda x, y: _both(x if y is None else x + y, norm)
+    shape, eps, weight = norm.normalized_shape, norm.eps, norm.weight.detach()
+    bias = torch.zeros_like(weight) if norm.bias is None else norm.bias.detach()
+    if native.ready(weight):
+        return lambda x, y: native.add_norm(x, y, weight, bias, eps)
+    return lambda x, y: _both(x if y is None else x + y, lambda z: torch.layer_norm(z, shape, weight, bias, eps))
+
+
+def _both(whole: Tensor, norm: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    return whole, norm(whole)

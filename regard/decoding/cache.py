@@ -22,12 +22,18 @@ class Cache:
 
     def extend(self, new: Tensor) -> tuple[Tensor, ...]:
         """All keys and all values (b, h, k, d) up to these new ones (2, b, h, new, d)."""
-        start, count = self.taken, new.shape[3]
-        self.taken = stop = start + count
-        if stop > self.both.shape[3]:
-            self.both = torch.cat((self.both, torch.empty_like(self.both), torch.empty_like(new)), 3)
+        start = self.claim(count := new.shape[3])
         self.both.narrow(3, start, count).copy_(new)
-        return self.both.narrow(3, 0, stop).unbind(0)
+        return self.both.narrow(3, 0, start + count).unbind(0)
+
+    def claim(self, count: int) -> int:
+        """Take so many places, which the caller writes; the first of them."""
+        start, places = self.taken, self.both.shape[3]
+        self.taken = start + count
+        if self.taken > places:
+            more = self.both.new_empty(*self.both.shape[:3], places + count, self.both.shape[4])
+            self.both = torch.cat((self.both, more), 3)
+        return start
 
     def select(self, rows: Tensor) -> None:
         """Go on with these rows of the batch, in this order; only what is taken is copied."""

@@ -1,8 +1,8 @@
 """Linear maps prepared for decoding, where a step is a few rows against every weight and reading the weights is what
 takes the time.
 
-    float32    one row: the weight turned round once, which torch multiplies with up to three times as fast; more rows,
-               or a large weight on several threads: in oneDNN's own order, made once
+    float32    several rows: in oneDNN's own order, made once; one row: as it is, by a kernel of regard.native that
+               reads it from end to end, or without it turned round once, which torch multiplies with faster
     float16    the weight at half the bytes, rounded to 11 bits; the products are float32 (fbgemm)
     int8       the weight at a quarter of the bytes, a scale for each of its rows; the inputs are rounded too, by one
                scale for the whole batch, and the products are whole numbers (fbgemm)
@@ -20,17 +20,16 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from regard import named
+from regard import named, native
 
 WHOLE = "float32"
-LARGE = 1 << 20
 
 Linear = Callable[[Tensor], Tensor]
 """(n, in) to (n, out)."""
 
 
 def turned(weight: Tensor, bias: Tensor | None, relu: bool = False) -> Linear:
-    """For one row. Without threads, so that a large weight is better off packed where there are some."""
+    """For one row."""
     across = weight.detach().t().contiguous()
     if bias is None:
         return (lambda x: (x @ across).relu_()) if relu else across.__rmatmul__
@@ -38,13 +37,18 @@ def turned(weight: Tensor, bias: Tensor | None, relu: bool = False) -> Linear:
     return (lambda x: torch.addmm(add, x, across).relu_()) if relu else lambda x: torch.addmm(add, x, across)
 
 
+def straight(weight: Tensor, bias: Tensor | None, relu: bool = False) -> Linear:
+    """For one row, by the kernel, which takes half of oneDNN's time where a model does not fit into the caches."""
+    weight, add = weight.detach().contiguous(), None if bias is None else bias.detach()
+    return lambda x: native.row(x, weight, add, relu)
+
+
 def whole(weight: Tensor, bias: Tensor | None, relu: bool = False) -> Linear:
-    """float32. Both orders of a weight are kept, since how many rows will come is not known."""
+    """float32. How many rows will come is not known, so both ways are kept."""
     if not (torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled and weight.device.type == "cpu"):
         return turned(weight, bias, relu)
-    few, many = turned(weight, bias, relu), packed(weight, bias, relu)
-    if weight.numel() >= LARGE and torch.get_num_threads() > 1:
-        return many
+    few = (straight if native.ready(weight) else turned)(weight, bias, relu)
+    many = packed(weight, bias, relu)
     return lambda x: few(x) if len(x) == 1 else many(x)
 
 
@@ -53,7 +57,7 @@ def packed(weight: Tensor, bias: Tensor | None, relu: bool = False) -> Linear:
     the product of a few rows."""
     weight = weight.detach()
     ordered = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
-    add, product = None if bias is None else bias.detach(), torch.ops.mkldnn._linear_pointwise
+    add, product = None if bias is None else bias.detach(), torch.ops.mkldnn._linear_pointwise.default
     after = "relu" if relu else "none"
     return lambda x: product(x, ordered, add, after, [], "")
 
@@ -61,7 +65,7 @@ def packed(weight: Tensor, bias: Tensor | None, relu: bool = False) -> Linear:
 def half(weight: Tensor, bias: Tensor | None, relu: bool = False) -> Linear:
     packed = torch.ops.quantized.linear_prepack_fp16(weight.detach(), None if bias is None else bias.detach())
     known = torch.ops.quantized
-    product = known.linear_relu_dynamic_fp16 if relu else known.linear_dynamic_fp16
+    product = known.linear_relu_dynamic_fp16.default if relu else known.linear_dynamic_fp16.default
     return lambda x: product(x, packed)
 
 
@@ -73,14 +77,16 @@ def eighth(weight: Tensor, bias: Tensor | None, relu: bool = False) -> Linear:
         warnings.simplefilter("ignore", UserWarning)  # quantised tensors are to move into torchao
         rounded = torch.quantize_per_channel(weight, scales, torch.zeros(len(weight), dtype=torch.long), 0, torch.qint8)
     shown = None if bias is None else bias.detach().clone()
-    hidden = None if shown is None else torch.where(torch.isinf(shown), shown, 0.0)
-    if shown is not None:
-        shown[torch.isinf(shown)] = 0.0
+    never = torch.zeros(0, dtype=torch.long)
+    if shown is not None:  # -inf cannot be rounded, and is written into the few words that have it
+        never = shown.isinf().nonzero()[:, 0]
+        shown[never] = 0.0
     packed = torch.ops.quantized.linear_prepack(rounded, shown)
-    product = torch.ops.quantized.linear_relu_dynamic if relu else torch.ops.quantized.linear_dynamic
-    if hidden is None or not hidden.any():
+    known = torch.ops.quantized
+    product = known.linear_relu_dynamic.default if relu else known.linear_dynamic.default
+    if not len(never):
         return lambda x: product(x, packed, True)
-    return lambda x: product(x, packed, True).add_(hidden)
+    return lambda x: product(x, packed, True).index_fill_(1, never, -torch.inf)
 
 
 class Make(Protocol):

@@ -18,8 +18,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard import native
 from regard.decoding import linears
-from regard.decoding.blocks import Block, prepare, prepared_norm
+from regard.decoding.blocks import Block, Seen, Stretch, prepare, prepared_norm
 from regard.decoding.cache import Cache
 from regard.decoding.walkers import watched
 from regard.errors import UserError
@@ -74,6 +75,10 @@ class Prepared:
         if mask is not None:
             self.hidden = torch.zeros(mask.shape).masked_fill_(~mask, -torch.inf)[:, None, None]
         (b, m), self.said, self.seen = source.shape, 0, None
+        self.path, self.source_seen = None, self.hidden
+        self.native = native.ready(self.embed) and self.positions.kind != "bias"
+        if self.native and (mask is None or _in_front(mask)):
+            self.source_seen = Stretch(last=None if mask is None else mask.sum(1, dtype=torch.int32))
         states = self._encode(source, range(m))
         self.source = [block.source.read(states, b) for block in self.blocks if block.source is not None]
         self.room, self.columns = 1 + beams * min(room, 64), torch.zeros(0, dtype=torch.long)
@@ -88,25 +93,45 @@ class Prepared:
             placed = self.positions.bias(at, at)
             bias = placed if bias is None or placed is None else placed + bias
         for block in self.readers:
-            x = block(x, len(ids), at=at, bias=bias)
-        return self.read_norm(x)
+            x = block(x, len(ids), at=at, seen=bias)
+        return self.read_norm(x, None)[1]
 
     def step(self, words: Tensor, parents: Tensor) -> Tensor:
         b, w = words.shape
         at = range(self.said, self.said + 1)
         x = self.positions.embed(self.embed.index_select(0, words.view(-1))[:, None], at).flatten(0, 1)
-        bias = self._bias(parents, at)
+        seen: Seen = self._stretch(parents) if self.native else self._bias(parents, at)
         for block, cache, source in zip(self.blocks, self.caches, self.source, strict=True):
-            x = block(x, cache, source, at=at, bias=bias, source_bias=self.hidden)
+            x = block(x, cache, source, at=at, seen=seen, source_seen=self.source_seen)
         self.said += 1
-        return self.head(self.norm(x)).view(b, w, -1)
+        return self.head(self.norm(x, None)[1]).view(b, w, -1)
 
     def select(self, rows: Tensor) -> None:
         for cache in self.caches:
             cache.select(rows)
         self.source = [Memory(m.keys.index_select(0, rows), m.values.index_select(0, rows), m.at) for m in self.source]
         self.seen = None if self.seen is None else self.seen.index_select(0, rows)
-        self.hidden = None if self.hidden is None else self.hidden.index_select(0, rows)
+        self.path = None if self.path is None else self.path.index_select(0, rows)
+        if isinstance(self.source_seen, Tensor):
+            self.source_seen = self.source_seen.index_select(0, rows)
+        elif self.source_seen is not None and self.source_seen.last is not None:
+            self.source_seen = Stretch(last=self.source_seen.last.index_select(0, rows))
+
+    def _stretch(self, parents: Tensor) -> Stretch:
+        """Each beam's own past, as a path through all that the beams of its sentence have said."""
+        (b, w), taken, at = parents.shape, self.caches[0].taken, self.said
+        if w == 1 and self.path is None:
+            return Stretch()
+        if self.path is None:  # all that was said before beams part is seen by all
+            self.path = torch.arange(max(64, 2 * at), dtype=torch.int32).expand(b, w, -1).contiguous()
+            self.new, self.first = torch.arange(w, dtype=torch.int32), torch.arange(b)[:, None] * w
+        else:
+            if at >= self.path.shape[-1]:
+                self.path = F.pad(self.path, (0, at))
+            rows = (self.first[:b] + parents).view(-1)
+            self.path = self.path.view(b * w, -1).index_select(0, rows).view(b, w, -1)
+        self.path[:, :, at] = self.new + taken
+        return Stretch(self.path.narrow(2, 0, at + 1))
 
     def _bias(self, parents: Tensor, at: range) -> Tensor | None:
         """What is added to the scores: -inf for what other beams have said, and what positions add."""
@@ -209,6 +234,11 @@ def speaker(model: nn.Module, *, never: Iterable[int] = (), precision: str = lin
 def _plain(positions: Positions) -> bool:
     """Positions that act in attention by distance alone."""
     return not positions.inside or positions.by_distance or isinstance(positions, Rotary)
+
+
+def _in_front(mask: Tensor) -> bool:
+    """Whether what is real stands before what is not, in each row."""
+    return bool((mask[:, 1:] <= mask[:, :-1]).all())
 
 
 def _nothing(like: Memory, b: int) -> Memory:

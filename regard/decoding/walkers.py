@@ -16,8 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard import native
 from regard.decoding import linears
-from regard.decoding.blocks import Block, prepare, prepared_norm
+from regard.decoding.blocks import Block, Seen, Stretch, prepare, prepared_norm
 from regard.decoding.cache import Cache
 from regard.decoding.padding import left
 from regard.errors import UserError
@@ -103,9 +104,13 @@ class Prepared:
         self.caches = [Cache(memory, room) for memory in memories[: len(self.blocks)]]
         self.before = memories[-1].keys[:, 0, :, 0] if self.model.reach else None
         self.at = after(memories[0], 1)
-        # Padding is hidden by what is added to the scores: made once, and cut to the keys that there are.
+        self.stretch = None
+        if native.ready(states) and self.positions.kind != "bias":
+            padding = None if mask is None else (~mask).sum(1, dtype=torch.int32)
+            self.stretch = Stretch(first=padding)
+        # Else padding is hidden by what is added to the scores: made once, and cut to the keys that there are.
         self.hidden = None
-        if mask is not None:
+        if mask is not None and self.stretch is None:
             self.hidden = torch.zeros(len(ids), 1, 1, ids.shape[1] + room)
             self.hidden[:, 0, 0, : ids.shape[1]].masked_fill_(~mask, -torch.inf)
         return self.head(states[:, -1])
@@ -114,16 +119,18 @@ class Prepared:
         n = self.caches[0].taken
         column = range(n, n + 1)
         x = self.positions.embed(self._words(ids), self.at).flatten(0, 1)
-        bias = self._bias(column)
+        seen: Seen = self.stretch or self._bias(column)
         for block, cache in zip(self.blocks, self.caches, strict=True):
-            x = block(x, cache, at=column, bias=bias)
+            x = block(x, cache, at=column, seen=seen)
         self.at = self.at + 1 if isinstance(self.at, Tensor) else range(n + 1, n + 2)
-        return self.head(self.norm(x))
+        return self.head(self.norm(x, None)[1])
 
     def select(self, rows: Tensor) -> None:
         for cache in self.caches:
             cache.select(rows)
         self.hidden = None if self.hidden is None else self.hidden[rows]
+        if self.stretch is not None and self.stretch.first is not None:
+            self.stretch = Stretch(first=self.stretch.first[rows])
         self.before = None if self.before is None else self.before[rows]
         self.at = self.at[rows] if isinstance(self.at, Tensor) else self.at
 

@@ -58,7 +58,7 @@ def test_a_translators_decoder_step_by_step(name: str):
         at = range(i, i + 1)
         x = model._embed(words[:, i : i + 1], at).flatten(0, 1)
         for block, cache, memory in zip(blocks, caches, read, strict=True):
-            x = block(x, cache, memory, at=at, source_bias=hidden)
+            x = block(x, cache, memory, at=at, source_seen=hidden)
         torch.testing.assert_close(finish(model, x), wanted[:, 0], atol=1e-4, rtol=1e-4)
 
 
@@ -85,7 +85,7 @@ def test_beams_are_places_that_see_their_own_past(name: str):
         at = range(i, i + 1)
         x = model._embed(words.flatten()[:, None], at).flatten(0, 1)
         for block, cache, memory in zip(blocks, caches, read, strict=True):
-            x = block(x, cache, memory, at=at, bias=bias, source_bias=hidden)
+            x = block(x, cache, memory, at=at, seen=bias, source_seen=hidden)
         found = finish(model, x).view(B, w, -1)
         for beam in range(w):
             wanted = model.decode(texts[:, beam], read)[:, -1]

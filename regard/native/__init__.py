@@ -1,0 +1,116 @@
+"""Kernels in C for what a step of decoding does between its matrix products; kernels.c, compiled at installation.
+
+Torch does the same in several passes over little data, and each costs a few microseconds before it begins. Where there
+was no compiler, or the tensors are not float32 on a processor, `ready` says no and the callers do it with torch.
+
+    row         weight x + bias of a single row
+    attend      softmax(q keysᵀ) values, of few queries that each see a stretch of keys or a path through them
+    attend_own  the same of new places, whose keys and values are written first
+    add_norm    x + y and its layer norm
+    likeliest   the k likeliest ways to go on from beams
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import torch
+from torch import Tensor
+
+try:
+    from regard.native import kernels  # pyright: ignore[reportAttributeAccessIssue]
+except ImportError:  # not compiled on this machine
+    kernels = None
+
+OFF = "REGARD_TORCH_ONLY"
+"""Set in the environment, kernels are left alone: to measure what they are worth, or to rule them out."""
+
+BLOCK = 64
+
+
+def ready(tensor: Tensor) -> bool:
+    """Whether the kernels can take what is made of such a tensor."""
+    return (
+        kernels is not None and tensor.dtype == torch.float32 and tensor.device.type == "cpu" and OFF not in os.environ
+    )
+
+
+def row(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
+    """weight x + bias of one row x (1, in), and max(0, ·) of it where asked for."""
+    x, out = x.contiguous(), torch.empty(1, len(weight))
+    kernels.row(  # type: ignore[union-attr]
+        x.data_ptr(), weight.data_ptr(), 0 if bias is None else bias.data_ptr(), out.data_ptr(),
+        *weight.shape, relu, torch.get_num_threads(),
+    )  # fmt: skip
+    return out
+
+
+def attend(
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    path: Tensor | None = None,
+    first: Tensor | None = None,
+    last: Tensor | None = None,
+) -> Tensor:
+    """q (b, h, w, d), which is scaled already, regards keys and values (b, h, k, d), which lie alike; (b · w, h · d).
+    Query w of row b sees the keys path[b, w, t] of a path (b, w, k or more), or all of them; of these the places t from
+    first[b] up to last[b]. All of these are int32."""
+    (b, h, w, d), n = q.shape, keys.shape[2] if path is None else path.shape[2]
+    qb, qh, qw, _ = q.stride()
+    kb, kh, far, _ = keys.stride()
+    threads = torch.get_num_threads()
+    out, scratch = torch.empty(b * w, h * d), torch.empty(threads * n)
+    kernels.attend(  # type: ignore[union-attr]
+        q.data_ptr(), qb, qw, qh, keys.data_ptr(), values.data_ptr(), kb, kh, far,
+        0 if path is None else path.data_ptr(), 0 if path is None else path.stride(1),
+        0 if first is None else first.data_ptr(), 0 if last is None else last.data_ptr(), n,
+        out.data_ptr(), b, w, h, d, threads, scratch.data_ptr(), 0, 0, 0,
+    )  # fmt: skip
+    return out
+
+
+def attend_own(
+    qkv: Tensor, both: Tensor, taken: int, path: Tensor | None = None, first: Tensor | None = None
+) -> Tensor:
+    """Queries, keys and values qkv (b · w, 3 · h · d) of w new places in each row: the keys and values are written to
+    the places from `taken` on of both (2, b, h, places, d), and each query sees a path through them that ends with its
+    own place, or all up to it where w is 1; (b · w, h · d)."""
+    _, b, h, places, d = both.shape
+    w, wide, threads = len(qkv) // b, h * d, torch.get_num_threads()
+    n, step = (taken + 1, 0) if path is None else (path.shape[2], path.stride(1))
+    out, scratch = torch.empty(b * w, wide), torch.empty(threads * n)
+    q, keys = qkv.data_ptr(), both.data_ptr()
+    kernels.attend(  # type: ignore[union-attr]
+        q, 3 * w * wide, 3 * wide, d, keys, keys + 4 * b * places * wide, places * wide, places * d, d,
+        0 if path is None else path.data_ptr(), step, 0 if first is None else first.data_ptr(), 0, n,
+        out.data_ptr(), b, w, h, d, threads, scratch.data_ptr(), q + 4 * wide, q + 8 * wide, taken,
+    )  # fmt: skip
+    return out
+
+
+def add_norm(x: Tensor, y: Tensor | None, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """x + y (rows, wide), or x itself where there is no y; and its layer norm."""
+    rows, wide = x.shape
+    x, y = x.contiguous(), None if y is None else y.contiguous()
+    whole, out = x if y is None else torch.empty_like(x), torch.empty_like(x)
+    kernels.add_norm(  # type: ignore[union-attr]
+        x.data_ptr(), 0 if y is None else y.data_ptr(), weight.data_ptr(), bias.data_ptr(), whole.data_ptr(),
+        out.data_ptr(), rows, wide, eps, torch.get_num_threads(),
+    )  # fmt: skip
+    return whole, out
+
+
+def likeliest(logits: Tensor, scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """logits (b, w, vocab) and scores (b, w) of beams to the k greatest of log softmax(logits) + scores, and their
+    beams and words, each (b, k), the greatest first. Where there are fewer, -inf, 0 and 0."""
+    b, w, vocab = logits.shape
+    logits, scores = logits.contiguous(), np.ascontiguousarray(scores, np.float32)
+    values, parents, words = np.empty((b, k), np.float32), np.empty((b, k), np.int64), np.empty((b, k), np.int64)
+    scratch = np.empty((b, -(-vocab // BLOCK)), np.float32)
+    kernels.likeliest(  # type: ignore[union-attr]
+        logits.data_ptr(), scores.ctypes.data, b, w, vocab, k, values.ctypes.data, parents.ctypes.data,
+        words.ctypes.data, torch.get_num_threads(), scratch.ctypes.data,
+    )  # fmt: skip
+    return values, parents, words

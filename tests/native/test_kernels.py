@@ -1,0 +1,140 @@
+"""The kernels are what torch would do: on sizes that are prime, with nothing to see, with fewer words than wanted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from regard import native
+
+pytestmark = pytest.mark.skipif(native.kernels is None, reason="regard was installed without a C compiler")
+few = st.integers(1, 7)
+
+
+def attended(q: Tensor, keys: Tensor, values: Tensor, allowed: Tensor) -> Tensor:
+    """allowed (b, w, k); a query that may see nothing reads zero."""
+    logits = (q.double() @ keys.double().transpose(-2, -1)).masked_fill(~allowed[:, None], -torch.inf)
+    weights = logits.softmax(-1).nan_to_num()
+    return (weights @ values.double()).transpose(1, 2).reshape(len(q) * q.shape[2], -1).float()
+
+
+@given(few, few, few, st.integers(1, 41), st.integers(1, 37), st.integers(0, 10_000))
+@settings(max_examples=60, deadline=None)
+def test_attention_to_a_stretch_of_keys(b: int, h: int, w: int, k: int, d: int, seed: int):
+    draw = torch.Generator().manual_seed(seed)
+    q = torch.randn(b, w, 3, h, d, generator=draw).permute(2, 0, 3, 1, 4)[0]  # as a product leaves it
+    both = torch.randn(2, b, h, k + 5, d, generator=draw)
+    keys, values = both.narrow(3, 0, k).unbind(0)
+    first = torch.randint(0, k, (b,), generator=draw, dtype=torch.int32)
+    last = torch.maximum(first, torch.randint(0, k + 1, (b,), generator=draw, dtype=torch.int32))
+    places = torch.arange(k)
+    seen = ((places >= first[:, None]) & (places < last[:, None]))[:, None].expand(b, w, k)
+    found = native.attend(q, keys, values, None, first, last)
+    torch.testing.assert_close(found, attended(q, keys, values, seen), atol=2e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        native.attend(q, keys, values),
+        attended(q, keys, values, torch.ones(b, w, k, dtype=torch.bool)),
+        atol=2e-5,
+        rtol=1e-4,
+    )
+
+
+@given(few, few, few, st.integers(1, 41), st.integers(1, 37), st.integers(0, 10_000))
+@settings(max_examples=60, deadline=None)
+def test_new_places_are_written_and_seen_along_a_path(b: int, h: int, w: int, past: int, d: int, seed: int):
+    draw = torch.Generator().manual_seed(seed)
+    qkv = torch.randn(b * w, 3 * h * d, generator=draw)
+    both = torch.randn(2, b, h, past + w + 3, d, generator=draw)
+    before, n = both.clone(), min(past, 4) + 1
+    path = torch.stack([torch.randperm(past, generator=draw)[: n - 1] for _ in range(b * w)]).view(b, w, -1)
+    path = torch.cat((path, (past + torch.arange(w)).expand(b, w)[..., None]), 2).int()
+    found = native.attend_own(qkv, both, past, path)
+    q, new_keys, new_values = qkv.view(b, w, 3, h, d).permute(2, 0, 3, 1, 4)
+    assert torch.equal(both[:, :, :, :past], before[:, :, :, :past])
+    assert torch.equal(both[0, :, :, past : past + w], new_keys)
+    assert torch.equal(both[1, :, :, past : past + w], new_values)
+    assert torch.equal(both[:, :, :, past + w :], before[:, :, :, past + w :])
+    seen = torch.zeros(b, w, both.shape[3], dtype=torch.bool).scatter_(2, path.long(), True)
+    torch.testing.assert_close(found, attended(q, both[0], both[1], seen), atol=2e-5, rtol=1e-4)
+
+
+@given(st.integers(1, 70), st.integers(1, 67), st.booleans(), st.booleans(), st.integers(0, 10_000))
+@settings(max_examples=60, deadline=None)
+def test_a_row_times_a_weight(out: int, inside: int, biased: bool, relu: bool, seed: int):
+    draw = torch.Generator().manual_seed(seed)
+    x, weight = torch.randn(1, inside, generator=draw), torch.randn(out, inside, generator=draw)
+    bias = torch.randn(out, generator=draw) if biased else None
+    wanted = torch.nn.functional.linear(x, weight, bias)
+    torch.testing.assert_close(
+        native.row(x, weight, bias, relu), wanted.relu() if relu else wanted, atol=1e-5, rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize(("rows", "wide"), [(1, 1), (3, 37), (80, 256), (131, 257)])
+@pytest.mark.parametrize("added", [True, False])
+def test_the_norm_of_a_sum(rows: int, wide: int, added: bool):
+    x, y = torch.randn(rows, wide), 3 + torch.randn(rows, wide)
+    weight, bias = torch.randn(wide), torch.randn(wide)
+    whole, normed = native.add_norm(x, y if added else None, weight, bias, 1e-5)
+    wanted = x + y if added else x
+    assert torch.equal(whole, wanted)
+    torch.testing.assert_close(normed, torch.layer_norm(wanted, (wide,), weight, bias, 1e-5), atol=1e-5, rtol=1e-4)
+
+
+@given(few, few, st.integers(1, 300), st.integers(1, 12), st.integers(0, 10_000))
+@settings(max_examples=60, deadline=None)
+def test_the_likeliest_words(b: int, w: int, vocab: int, k: int, seed: int):
+    random = np.random.default_rng(seed)
+    logits = torch.from_numpy(random.normal(0, 3, (b, w, vocab)).astype(np.float32))
+    logits[..., random.integers(vocab)] = -torch.inf
+    scores = random.normal(0, 2, (b, w)).astype(np.float32)
+    scores[random.random((b, w)) < 0.2] = -np.inf
+    values, parents, words = native.likeliest(logits, scores, k)
+    chances = logits.double().log_softmax(-1).nan_to_num(nan=-torch.inf, neginf=-torch.inf).numpy() + scores[..., None]
+    for i in range(b):
+        wanted = np.sort(chances[i].reshape(-1))[::-1][:k]
+        wanted = np.concatenate((wanted, np.full(k - len(wanted), -np.inf)))
+        np.testing.assert_allclose(values[i], wanted, atol=2e-5)
+        real = np.isfinite(values[i])
+        np.testing.assert_allclose(values[i][real], chances[i][parents[i], words[i]][real], atol=2e-5)
+        assert len({*zip(parents[i][real], words[i][real], strict=True)}) == real.sum()
+
+
+def test_large_and_small_scores():
+    q, keys = torch.full((1, 1, 1, 2), 300.0), torch.tensor([[[[1.0, 0], [-1, 0], [0.99, 0]]]])
+    values = torch.eye(3)[None, None, :, :2].contiguous()
+    found = native.attend(q, keys, values)
+    torch.testing.assert_close(found, ((q @ keys.mT).softmax(-1) @ values).view(1, 2))
+
+
+def test_wrong_arguments_are_refused():
+    with pytest.raises(TypeError, match="takes 24 numbers, and was given 2"):
+        native.kernels.attend(1, 2)  # type: ignore[union-attr]
+    with pytest.raises(TypeError):
+        native.kernels.row(*"abcdefgh")  # type: ignore[union-attr]
+
+
+def test_without_the_kernels_torch_says_the_same(monkeypatch: pytest.MonkeyPatch):
+    from regard.decoding import Beam, Interpreter, Writer
+    from regard.models import gpt, transformer
+
+    torch.manual_seed(0)
+    text = gpt.GPT(gpt.Config(67, 44, 2, 4)).eval()
+    pair = transformer.Transformer(transformer.Config(67, 44, 29, 2, 2, 4)).eval()
+    with torch.no_grad():
+        for p in [*text.parameters(), *pair.parameters()]:
+            p.add_(0.2 * torch.randn_like(p))
+
+    def said() -> tuple[object, object]:
+        written = Writer(text).write([[7, 8, 9], [10]], tokens=20, stop=())
+        spoken = Interpreter(pair).write([[7, 8, 9, 3], [10, 3]], how=Beam(4), limit=30)
+        return [one[0].ids for one in written], [one[0].ids for one in spoken]
+
+    with_kernels = said()
+    monkeypatch.setenv(native.OFF, "1")
+    assert not native.ready(torch.zeros(1))
+    assert said() == with_kernels
