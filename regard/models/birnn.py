@@ -49,10 +49,28 @@ class BiRNN(nn.Module):
         self.dropout = Dropout(c.dropout)
         nn.init.normal_(self.embed.weight, std=0.02 if c.dim > 64 else 0.1)
 
-    def forward(self, ids: Tensor, *, mask: Tensor | None = None, places: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        ids: Tensor,
+        *,
+        mask: Tensor | None = None,
+        places: Tensor | None = None,
+        targets: Tensor | None = None,
+        others: Tensor | None = None,
+        weight: Tensor | None = None,
+    ) -> Tensor:
         """ids (b, n) to logits of the word at each place (b, n, vocab), or (k, vocab) at some places only, counted
-        through all rows. mask (b, n): True for what is real; padding stands at the end."""
-        return self.words(pick(self.states(ids, mask=mask), places))
+        through all rows. mask (b, n): True for what is real; padding stands at the end.
+
+        With others (S,), words that do not come twice, and the log of how many words each stands for: -log P of the
+        targets (k,) among these alone."""
+        states = pick(self.states(ids, mask=mask), places)
+        if targets is None or others is None or weight is None:
+            return self.words(states)
+        right = (states * self.embed(targets)).sum(-1) + self.bias[targets]
+        wrong = F.linear(states, self.embed(others), self.bias[others] + weight)
+        wrong = wrong.masked_fill(targets[:, None] == others, -torch.inf)
+        return torch.logaddexp(right, wrong.logsumexp(-1)) - right
 
     def states(self, ids: Tensor, *, mask: Tensor | None = None) -> Tensor:
         """What is known of each place from the others, (b, n, dim)."""

@@ -4,6 +4,8 @@
                                              model's did (norm="post" for bert); a BERT's first segment is added to its
                                              words. The pooling and the classes are new.
     birnn -> bilstm                          words and both recurrent nets.
+    birnn -> han                             words and both nets over words (GRUs); what n-grams add to a word is read
+                                             with weights of zero at first. The rest is new.
     cnn -> gated-cnn                         words and all layers. The pooling and the classes are new.
     any -> the same model                    by name.
 
@@ -32,11 +34,18 @@ from regard.settings import Settings, merge
 from regard.training.checkpoint import read_tensors
 
 NO_SIZES = {"vocab", "dropout"}
+CELLS = {"bilstm": "lstm", "han": "gru"}
+"""What reads the words in classifiers that a birnn can start."""
 Weights = dict[str, Tensor]
 
 
 def _from_gpt(weights: Weights) -> Weights:
     return _renamed(weights, {"embed.weight": "embedding.weight"})
+
+
+def _from_birnn(weights: Weights) -> Weights:
+    names = {name: name.replace("read.", "read_words.", 1) for name in weights if name.startswith("read.")}
+    return _renamed(weights, {"embed.weight": "embedding.weight", **names})
 
 
 def _from_bert(weights: Weights) -> Weights:
@@ -54,6 +63,7 @@ PARTNERS: dict[tuple[str, str], Callable[[Weights], Weights]] = {
     ("bert", "transformer"): _from_post_norm,
     ("preln-bert", "transformer"): _from_bert,
     ("birnn", "bilstm"): _from_gpt,
+    ("birnn", "han"): _from_birnn,
     ("cnn", "gated-cnn"): _from_gpt,
 }
 """(model of the run, model of a classifier): its weights under the new names."""
@@ -119,7 +129,8 @@ def transfer(model: nn.Module, settings: Settings) -> Account:
         return accounts[0]
     given = read_tensors(folder / "model.safetensors")
     change = PARTNERS.get((then.model_name, settings.model_name), dict) if then.task != settings.task else dict
-    found, own = change(given), model.state_dict()
+    own = model.state_dict()
+    found = {name: _widened(name, tensor, own) for name, tensor in change(given).items()}
     loaded = [name for name, tensor in found.items() if name in own and own[name].shape == tensor.shape]
     places = {own[name].data_ptr() for name in loaded}  # tied tensors have several names
     new = [name for name, tensor in own.items() if tensor.data_ptr() not in places]
@@ -137,6 +148,14 @@ def transfer(model: nn.Module, settings: Settings) -> Account:
     return Account(str(folder), loaded, skipped, new)
 
 
+def _widened(name: str, tensor: Tensor, own: Mapping[str, Tensor]) -> Tensor:
+    """What a recurrent net reads its words with, where it is to read more beside each: as if there were nothing."""
+    if "weight_ih" not in name or name not in own or len(own[name]) != len(tensor):
+        return tensor
+    more = own[name].shape[1] - tensor.shape[1]
+    return torch.cat((tensor, tensor.new_zeros(len(tensor), more)), 1) if more > 0 else tensor
+
+
 def _allowed(task: str, before: str) -> set[tuple[str, str]]:
     if (before, task) == ("language", "recall"):  # the same model, which goes on to answer
         return {(name, name) for name in ("gpt", "ngram-gpt")}
@@ -147,10 +166,11 @@ def _model(task: str, then: Settings, folder: Path) -> str:
     """The model where none is named: the same, or the one that goes with it."""
     if then.task == task:
         return then.model_name
-    partner = dict(_allowed(task, then.task)).get(then.model_name)
-    if partner is None:
+    partners = [new for old, new in sorted(_allowed(task, then.task)) if old == then.model_name]
+    if not partners:
         raise UserError(f"{folder} is a {then.model_name} of the task {then.task!r}: {_starts(then)}, not {task!r}")
-    return partner
+    cell = getattr(then.model, "cell", None)
+    return next((name for name in partners if CELLS.get(name, cell) == cell), partners[0])
 
 
 def _starts(then: Settings) -> str:
@@ -172,10 +192,12 @@ def _sizes(then: Settings, name: str, task: str) -> dict[str, Any]:
         sizes["hidden"] = sizes["hidden"] or 4 * sizes["dim"]
     if name == "transformer":
         sizes["norm"] = "post" if then.model_name == "bert" else sizes.get("norm", "pre")
-    if then.model_name == "birnn" and name == "bilstm":
+    if then.model_name == "birnn" and name in CELLS:
         sizes["embed"] = sizes["dim"]
-        if sizes["cell"] != "lstm":
-            raise UserError(f"a bilstm reads with LSTMs, and {then.origin or 'the run'} has {sizes['cell']!r} cells")
+        if sizes["cell"] != CELLS[name]:
+            raise UserError(f"a {name} reads with {CELLS[name]!r} cells, and the run has {sizes['cell']!r} cells")
+        if name == "han" and sizes["layers"] > 1:
+            raise UserError(f"a han reads words with one layer, and the run has {sizes['layers']}")
     return {key: value for key, value in sizes.items() if key in fields and key not in NO_SIZES}
 
 

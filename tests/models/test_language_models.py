@@ -102,6 +102,25 @@ def test_a_blank_comes_from_both_sides():
         torch.testing.assert_close(model(ids)[:, 4], wanted, rtol=1e-5, atol=1e-5)
 
 
+def test_a_blank_among_some_words_is_a_blank_among_all():
+    """Told from every word it is the cross-entropy; told from some, that is what comes out in the mean of Z."""
+    model, ids = shaken(birnn.Config(dim=19, hidden=17).build(V)), text(2)
+    wanted, places = ids.flatten(), torch.arange(ids.numel())
+    with torch.no_grad():
+        exact = nn.functional.cross_entropy(model(ids).flatten(0, 1), wanted, reduction="none")
+        told = {"places": places, "targets": wanted}
+        every = model(ids, **told, others=torch.arange(V), weight=torch.zeros(V))
+        torch.testing.assert_close(every, exact, rtol=1e-5, atol=1e-5)
+        frequent, drawn = 5, 7
+        sums = torch.zeros_like(exact)
+        for i in range(4000):
+            rest = torch.randperm(V - frequent, generator=torch.Generator().manual_seed(i))[:drawn]
+            others = torch.cat((torch.arange(frequent), frequent + rest))
+            weight = torch.where(others < frequent, 0.0, torch.tensor((V - frequent) / drawn).log())
+            sums += (model(ids, **told, others=others, weight=weight) - exact).exp()  # Z of these over Z of all
+        torch.testing.assert_close(sums / 4000, torch.ones_like(sums), rtol=0.05, atol=0.05)
+
+
 @pytest.mark.parametrize("name", ["gpt", "cnn"])
 def test_the_future_is_not_seen(name):
     model = shaken(MODELS[name]())

@@ -72,6 +72,7 @@ def train(text: Path, out: Path, objective: str, model: str, *, steps: int = 60,
         ("masked", "bert", 320, {}),
         ("masked", "preln-bert", 250, {}),
         ("blank", "birnn", 80, {}),
+        ("blank", "birnn", 200, {"sampled": 12}),
         ("span", "gpt", 400, {}),
         ("span", "cnn", 150, {"loss": "all"}),
     ],
@@ -119,6 +120,7 @@ def test_which_sentence_follows_is_learnt(tmp_path):
         ("causal", "gpt", {"train": {"average": 0.9, "optimizer": "muon"}}),
         ("masked", "bert", {"corruption": {"whole_words": True, "next_sentence": True}, "sizes": {"dropout": 0.2}}),
         ("blank", "birnn", {"sizes": {"dropout": 0.2}}),
+        ("blank", "birnn", {"corruption": {"sampled": 12}}),
         ("span", "cnn", {}),
     ],
 )
@@ -248,6 +250,35 @@ def test_the_gated_cnn_begins_as_the_causal_one_ended(text, reviews, tmp_path):
     with torch.no_grad():
         net(ids, torch.ones_like(ids).bool())
         torch.testing.assert_close(seen["states"], run.model.states(ids), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("ngrams", [0, 2])
+def test_a_han_reads_words_as_the_blank_model_did(text, reviews, tmp_path, ngrams):
+    """Also where n-grams stand beside each word: they are read with zeros at first."""
+    run = train(text, tmp_path / "before", "blank", "birnn", steps=3, sizes={"cell": "gru"}, tokenizer="words")
+    tree = {"origin": str(run.folder), "data": {"train": str(reviews)}, "model": {"ngrams": ngrams}}
+    settings = resolve("classify", origin.adopt("classify", tree))
+    assert settings.model_name == "han"
+    net = settings.model.build(run.config["vocab"], 2).eval()
+    account = origin.transfer(net, settings)
+    assert len(account.loaded) == 9
+    seen = {}
+    net.words.register_forward_hook(lambda module, inputs, out: seen.update(states=inputs[0]))
+    ids = torch.randint(6, run.config["vocab"], (1, 11))
+    if net.ngrams is not None:
+        torch.nn.init.normal_(net.ngrams.learnt.weight)
+    with torch.no_grad():
+        net(ids, torch.ones_like(ids).bool(), torch.zeros_like(ids))
+        read = run.model.read(run.model.embed(ids), torch.tensor([11]))
+    torch.testing.assert_close(seen["states"], read, rtol=1e-5, atol=1e-5)
+
+
+def test_a_blank_model_starts_the_reader_that_has_its_cells(text, reviews, tmp_path):
+    run = train(text, tmp_path / "lstm", "blank", "birnn", steps=2)
+    tree = {"origin": str(run.folder), "data": {"train": str(reviews)}}
+    assert resolve("classify", origin.adopt("classify", tree)).model_name == "bilstm"
+    with pytest.raises(UserError, match="reads with 'gru' cells, and the run has 'lstm'"):
+        origin.adopt("classify", {**tree, "model": {"name": "han"}})
 
 
 def test_a_large_text_has_a_small_validation_part(text, tmp_path):

@@ -17,13 +17,15 @@ from regard.training.task import Term
 @dataclass(frozen=True)
 class WordBatch:
     """ids (b, n); the words (k,) that are wanted at `places`, numbers of places counted through all rows (None: at
-    every one). With pairs of sentences also the segments (b, n), and whether the second follows the first (b,)."""
+    every one). With pairs of sentences also the segments (b, n), and whether the second follows the first (b,).
+    `others` are words that they are told from, where these are not all."""
 
     ids: Tensor
     targets: Tensor
     places: Tensor | None = None
     segments: Tensor | None = None
     follows: Tensor | None = None
+    others: Tensor | None = None
 
     @property
     def counts(self) -> dict[str, float]:
