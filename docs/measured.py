@@ -246,13 +246,13 @@ def scenes() -> Row:
 
 def captioned() -> Row:
     found = result("captions")
-    mean = {kind: [row["consensus"]["bleu4"] for row in found[kind]] for kind in ("looking", "blanked")}
+    mean = {kind: [row["beam 3"]["bleu4"] for row in found[kind]] for kind in ("looking", "blanked")}
     told = ", ".join(f"{kind} {sum(v) / len(v):.1f}" for kind, v in mean.items() if v)
     told += "".join(f", the {name} caption {row['bleu4']:.1f}" for name, row in found["constant"].items())
-    if gain := found.get("gain", {}).get("consensus"):
+    if gain := found.get("gain", {}).get("beam 3"):
         told += f"; gain from looking {between(gain, 'mean')}"
     took = max(row["seconds"] for row in found["looking"]) / 60
-    what = f"Flickr8k at 64 x 64, BLEU-4 on the dev part, {len(found['looking'])} seed(s), {took:.0f} minutes at most"
+    what = f"Flickr8k at 64 x 64, BLEU-4 on the dev part, beam 3, {len(found['looking'])} seed(s), {took:.0f} minutes at most"
     return what, told, "python benchmarks/captions.py"
 
 
@@ -299,7 +299,7 @@ def quality() -> list[Row]:
     """How good recipes are, and how fast what is theirs; without what was not measured yet."""
     made: list[Callable[[], Row]] = [partial(documents, name) for name in ("imdb", "sst2", "mr", "trec")]
     made += [han, context, evidence, hops, shakespeare, wikitext, tokenised, blanks, transfer]
-    made += [partial(writing, batch, kind) for batch in ("1", "64") for kind in ("float32", "float16")]
+    made += [partial(writing, batch, kind) for batch in ("1", "64") for kind in ("float32", "float16", "int8")]
     made += [partial(translated, name) for name in TRANSLATORS] + [aligned, recurrent]
     made += [partial(interpreting, batch, kind) for batch in ("1", "16") for kind in ("float32", "float16", "int8")]
     made += [partial(recalled, name) for name in result("recall")]
