@@ -7,8 +7,8 @@
 A part of the training file is set aside first (a fifth; for sst2 its dev file) and is read once, at the end. What is
 left is given to the recipe, which cuts its own validation part from it to choose the weights it keeps, and whole to
 NB-SVM. Recipes named `-pretrained` start from recipes/words.yaml, whose text here has no sentence that is set aside; it
-is pretrained first (about 25 minutes) and kept in --words. Each seed is compared with NB-SVM item by item by McNemar's exact test, and the mean over seeds is given with
-the range of the seeds. The official test parts are not touched.
+is pretrained first (about 25 minutes) and kept in --words. Each seed is compared with NB-SVM item by item by McNemar's
+exact test, and the mean over seeds is given with the range of the seeds. The official test parts are not touched.
 """
 
 from __future__ import annotations

@@ -252,7 +252,8 @@ def captioned() -> Row:
     if gain := found.get("gain", {}).get("beam 3"):
         told += f"; gain from looking {between(gain, 'mean')}"
     took = max(row["seconds"] for row in found["looking"]) / 60
-    what = f"Flickr8k at 64 x 64, BLEU-4 on the dev part, beam 3, {len(found['looking'])} seed(s), {took:.0f} minutes at most"
+    seeds = len(found["looking"])
+    what = f"Flickr8k at 64 x 64, BLEU-4 on the dev part, beam 3, {seeds} seed(s), {took:.0f} minutes at most"
     return what, told, "python benchmarks/captions.py"
 
 
