@@ -6,7 +6,7 @@ import sys
 from setuptools import Extension, setup
 
 QUICK = ["-O3", "-fno-math-errno", "-fno-trapping-math"]
-THREADS = ["-fopenmp"] if sys.platform == "linux" else []
+THREADS = ["-fopenmp"] if sys.platform == "linux" else ["-fopenmp-simd"]
 
 setup(
     ext_modules=[
@@ -14,7 +14,7 @@ setup(
             "regard.native.kernels",
             ["regard/native/kernels.c"],
             extra_compile_args=["/O2"] if sys.platform == "win32" else QUICK + THREADS,
-            extra_link_args=THREADS,
+            extra_link_args=THREADS if sys.platform == "linux" else [],
             optional=True,
         )
     ]

@@ -219,9 +219,13 @@ def prepared_norm(norm: nn.Module) -> Norm:
         return lambda x, y: _both(x if y is None else x + y, norm)
     shape, eps, weight = norm.normalized_shape, norm.eps, norm.weight.detach()
     bias = torch.zeros_like(weight) if norm.bias is None else norm.bias.detach()
-    if native.ready(weight):
-        return lambda x, y: native.add_norm(x, y, weight, bias, eps)
-    return lambda x, y: _both(x if y is None else x + y, lambda z: torch.layer_norm(z, shape, weight, bias, eps))
+
+    def plain(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
+        return _both(x if y is None else x + y, lambda z: torch.layer_norm(z, shape, weight, bias, eps))
+
+    if not native.ready(weight):
+        return plain
+    return lambda x, y: native.add_norm(x, y, weight, bias, eps) if x.dtype is torch.float32 else plain(x, y)
 
 
 def _both(whole: Tensor, norm: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:

@@ -74,11 +74,12 @@ class Writer:
 
 @contextmanager
 def still(model: nn.Module) -> Iterator[None]:
-    """A model in evaluation mode for a while."""
+    """A model in evaluation mode for a while, and as it is: prepared weights know nothing of autocast."""
     was = model.training
     model.eval()
     try:
-        yield
+        with torch.autocast("cpu", enabled=False):
+            yield
     finally:
         model.train(was)
 

@@ -47,8 +47,10 @@ def whole(weight: Tensor, bias: Tensor | None, relu: bool = False) -> Linear:
     """float32. How many rows will come is not known, so both ways are kept."""
     if not (torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled and weight.device.type == "cpu"):
         return turned(weight, bias, relu)
-    few = (straight if native.ready(weight) else turned)(weight, bias, relu)
-    many = packed(weight, bias, relu)
+    many, ready = packed(weight, bias, relu), native.ready(weight)
+    if not ready and torch.get_num_threads() > 1:  # each reads a part, which is worth more than the better order
+        return many
+    few = (straight if ready else turned)(weight, bias, relu)
     return lambda x: few(x) if len(x) == 1 else many(x)
 
 

@@ -76,11 +76,12 @@ class Prepared:
             self.hidden = torch.zeros(mask.shape).masked_fill_(~mask, -torch.inf)[:, None, None]
         (b, m), self.said, self.seen = source.shape, 0, None
         self.path, self.source_seen = None, self.hidden
-        self.native = native.ready(self.embed) and self.positions.kind != "bias"
-        if self.native and (mask is None or _in_front(mask)):
-            self.source_seen = Stretch(last=None if mask is None else mask.sum(1, dtype=torch.int32))
         states = self._encode(source, range(m))
         self.source = [block.source.read(states, b) for block in self.blocks if block.source is not None]
+        known = native.ready(self.embed) and all(native.ready(memory.keys) for memory in self.source)
+        self.native = known and self.positions.kind != "bias"
+        if self.native and (mask is None or _in_front(mask)):
+            self.source_seen = Stretch(last=None if mask is None else mask.sum(1, dtype=torch.int32))
         self.room, self.columns = 1 + beams * min(room, 64), torch.zeros(0, dtype=torch.long)
         self.caches = [Cache(_nothing(memory, b), self.room) for memory in self.source]
         return self.step(torch.full((b, 1), begin), torch.zeros(b, 1, dtype=torch.long))

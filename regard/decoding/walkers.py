@@ -105,7 +105,7 @@ class Prepared:
         self.before = memories[-1].keys[:, 0, :, 0] if self.model.reach else None
         self.at = after(memories[0], 1)
         self.stretch = None
-        if native.ready(states) and self.positions.kind != "bias":
+        if native.ready(states) and native.ready(memories[0].keys) and self.positions.kind != "bias":
             padding = None if mask is None else (~mask).sum(1, dtype=torch.int32)
             self.stretch = Stretch(first=padding)
         # Else padding is hidden by what is added to the scores: made once, and cut to the keys that there are.

@@ -24,7 +24,8 @@ except ImportError:  # not compiled on this machine
     kernels = None
 
 OFF = "REGARD_TORCH_ONLY"
-"""Set in the environment, kernels are left alone: to measure what they are worth, or to rule them out."""
+"""Set in the environment when weights are prepared, kernels are left alone: to measure what they are worth, or to rule
+them out."""
 
 BLOCK = 64
 
@@ -36,9 +37,16 @@ def ready(tensor: Tensor) -> bool:
     )
 
 
+def _floats(tensor: Tensor) -> Tensor:
+    """The kernels know addresses only: what lies there must be what they take it for."""
+    if tensor.dtype is not torch.float32:
+        raise TypeError(f"the kernels take float32, and were given {tensor.dtype}")
+    return tensor
+
+
 def row(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
     """weight x + bias of one row x (1, in), and max(0, ·) of it where asked for."""
-    x, out = x.contiguous(), torch.empty(1, len(weight))
+    x, out = _floats(x).contiguous(), _floats(weight).new_empty(1, len(weight))
     kernels.row(  # type: ignore[union-attr]
         x.data_ptr(), weight.data_ptr(), 0 if bias is None else bias.data_ptr(), out.data_ptr(),
         *weight.shape, relu, torch.get_num_threads(),
@@ -61,7 +69,7 @@ def attend(
     qb, qh, qw, _ = q.stride()
     kb, kh, far, _ = keys.stride()
     threads = torch.get_num_threads()
-    out, scratch = torch.empty(b * w, h * d), torch.empty(threads * n)
+    out, scratch = _floats(q).new_empty(b * w, h * d), _floats(keys).new_empty(threads * n)
     kernels.attend(  # type: ignore[union-attr]
         q.data_ptr(), qb, qw, qh, keys.data_ptr(), values.data_ptr(), kb, kh, far,
         0 if path is None else path.data_ptr(), 0 if path is None else path.stride(1),
@@ -80,7 +88,7 @@ def attend_own(
     _, b, h, places, d = both.shape
     w, wide, threads = len(qkv) // b, h * d, torch.get_num_threads()
     n, step = (taken + 1, 0) if path is None else (path.shape[2], path.stride(1))
-    out, scratch = torch.empty(b * w, wide), torch.empty(threads * n)
+    out, scratch = _floats(qkv).new_empty(b * w, wide), _floats(both).new_empty(threads * n)
     q, keys = qkv.data_ptr(), both.data_ptr()
     kernels.attend(  # type: ignore[union-attr]
         q, 3 * w * wide, 3 * wide, d, keys, keys + 4 * b * places * wide, places * wide, places * d, d,
@@ -93,7 +101,7 @@ def attend_own(
 def add_norm(x: Tensor, y: Tensor | None, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """x + y (rows, wide), or x itself where there is no y; and its layer norm."""
     rows, wide = x.shape
-    x, y = x.contiguous(), None if y is None else y.contiguous()
+    x, y = _floats(x).contiguous(), None if y is None else _floats(y).contiguous()
     whole, out = x if y is None else torch.empty_like(x), torch.empty_like(x)
     kernels.add_norm(  # type: ignore[union-attr]
         x.data_ptr(), 0 if y is None else y.data_ptr(), weight.data_ptr(), bias.data_ptr(), whole.data_ptr(),
@@ -106,7 +114,7 @@ def likeliest(logits: Tensor, scores: np.ndarray, k: int) -> tuple[np.ndarray, n
     """logits (b, w, vocab) and scores (b, w) of beams to the k greatest of log softmax(logits) + scores, and their
     beams and words, each (b, k), the greatest first. Where there are fewer, -inf, 0 and 0."""
     b, w, vocab = logits.shape
-    logits, scores = logits.contiguous(), np.ascontiguousarray(scores, np.float32)
+    logits, scores = _floats(logits).contiguous(), np.ascontiguousarray(scores, np.float32)
     values, parents, words = np.empty((b, k), np.float32), np.empty((b, k), np.int64), np.empty((b, k), np.int64)
     scratch = np.empty((b, -(-vocab // BLOCK)), np.float32)
     kernels.likeliest(  # type: ignore[union-attr]

@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
+#if defined(__x86_64__) && defined(__linux__) && !defined(__clang__) && defined(__GNUC__) && __GNUC__ >= 12
 #define EACH_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define EACH_PROCESSOR
@@ -28,7 +28,7 @@
 /* exp of what is not above 0, to about 1e-7 of itself; what is below -87 is taken as that. Cephes' polynomial. */
 static inline float exp_(float x) {
     const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number */
-    x = x > -87.0f ? x : -87.0f;
+    x = x < -87.0f ? -87.0f : x; /* what is no number stays none */
     float n = (x * 1.44269504f + magic) - magic;
     float r = x - n * 0.693359375f + n * 2.12194440e-4f;
     float p = 1.9875691500e-4f;
@@ -92,7 +92,7 @@ static void regard_one(const float *q, const float *keys, const float *values, c
 #pragma omp simd
         for (long i = 0; i < wide; i++) out[i] += weights[t] * value[i];
     }
-    if (sum > 0.0f)
+    if (last > first)
         for (long i = 0; i < wide; i++) out[i] /= sum;
 #undef PLACE
 }
@@ -126,7 +126,7 @@ static void rows_of(const float *x, const float *weight, const float *bias, long
     if (bias)
         for (row = first; row < last; row++) out[row] += bias[row];
     if (relu)
-        for (row = first; row < last; row++) out[row] = out[row] > 0.0f ? out[row] : 0.0f;
+        for (row = first; row < last; row++) out[row] = out[row] < 0.0f ? 0.0f : out[row];
 }
 
 EACH_PROCESSOR

@@ -138,3 +138,54 @@ def test_without_the_kernels_torch_says_the_same(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv(native.OFF, "1")
     assert not native.ready(torch.zeros(1))
     assert said() == with_kernels
+
+
+def test_what_is_not_float32_is_refused_or_left_to_torch():
+    from regard.decoding.blocks import prepared_norm
+
+    with pytest.raises(TypeError, match="take float32, and were given torch.float64"):
+        native.row(torch.zeros(1, 3).double(), torch.zeros(2, 3).double(), None, False)
+    norm = torch.nn.LayerNorm(4)
+    x = torch.randn(2, 4, dtype=torch.bfloat16)
+    whole, _ = prepared_norm(torch.nn.LayerNorm(4).bfloat16())(x, x)
+    assert torch.equal(whole, x + x)
+    assert prepared_norm(norm)(x.float(), None)[1].dtype == torch.float32
+
+
+def test_no_number_stays_none():
+    bad = torch.tensor([[float("nan"), 1.0]])
+    assert native.row(bad, torch.ones(3, 2), None, True).isnan().all()
+    assert native.attend(bad[None, None], torch.ones(1, 1, 5, 2), torch.ones(1, 1, 5, 2)).isnan().all()
+    assert native.add_norm(bad, None, torch.ones(2), torch.zeros(2), 1e-5)[1].isnan().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_torchs_default_type_is_not_the_models(dtype: torch.dtype):
+    from regard.decoding import Writer
+    from regard.models import gpt
+
+    torch.manual_seed(0)
+    model = gpt.GPT(gpt.Config(67, 44, 2, 4)).eval()
+    wanted = Writer(model).write([[7, 8, 9]], tokens=12, stop=())[0][0].ids
+    torch.set_default_dtype(dtype)
+    try:
+        assert Writer(model).write([[7, 8, 9]], tokens=12, stop=())[0][0].ids == wanted
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_under_autocast_it_writes_as_without():
+    from regard.decoding import Beam, Interpreter, Writer
+    from regard.models import gpt, transformer
+
+    torch.manual_seed(0)
+    text = gpt.GPT(gpt.Config(67, 44, 2, 4)).eval()
+    pair = transformer.Transformer(transformer.Config(67, 44, 29, 2, 2, 4)).eval()
+
+    def said() -> tuple[list[int], list[int]]:
+        written = Writer(text).write([[7, 8, 9]], tokens=12, stop=())[0][0].ids
+        return written, Interpreter(pair).write([[7, 8, 3]], how=Beam(3), limit=9)[0][0].ids
+
+    wanted = said()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert said() == wanted
