@@ -143,7 +143,7 @@ def test_without_the_kernels_torch_says_the_same(monkeypatch: pytest.MonkeyPatch
 def test_what_is_not_float32_is_refused_or_left_to_torch():
     from regard.decoding.blocks import prepared_norm
 
-    with pytest.raises(TypeError, match="take float32, and were given torch.float64"):
+    with pytest.raises(TypeError, match="take float32, and were given"):
         native.row(torch.zeros(1, 3).double(), torch.zeros(2, 3).double(), None, False)
     norm = torch.nn.LayerNorm(4)
     x = torch.randn(2, 4, dtype=torch.bfloat16)
