@@ -51,7 +51,7 @@ def over_items(gains: np.ndarray, draws: int = 2000) -> list[float]:
     return [round(float(v), 4) for v in np.quantile(means, (0.025, 0.975))]
 
 
-def fresh(run: Any, place: Path) -> Path:
+def fresh(run: Any, place: Path, seed: int) -> Path:
     """The same run with weights that have learnt nothing."""
     import shutil
 
@@ -59,7 +59,7 @@ def fresh(run: Any, place: Path) -> Path:
     from safetensors.torch import save_file
 
     shutil.copytree(run.folder, place)
-    torch.manual_seed(len(str(place)))
+    torch.manual_seed(seed)
     config: preln_bert.Config = run.settings.model
     save_file(config.build(run.config["vocab"]).state_dict(), place / "model.safetensors")
     return place
@@ -74,16 +74,19 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         bert = trained("bert-long", given.bert, place)
-        starts = {"pretrained": Path(str(bert.folder)), "from scratch": fresh(bert, place / "fresh")}
+        old = Path(str(bert.folder))
+        begun = [
+            {"pretrained": old, "from scratch": fresh(bert, place / f"fresh-{i}", 100 + i)} for i in range(given.seeds)
+        ]
         result: dict[str, Any] = {"machine": machine(), "pretraining": bert.metrics, "tasks": {}}
         for labels, name in itertools.product(LENGTHS, ("trec", "sst2", "mr")):
             train, aside = parts(name)
             settings = {"data": DATA, "model": MODEL, "train": TRAIN | LENGTHS[labels]}
-            good: dict[str, list[np.ndarray]] = {start: [] for start in starts}
+            good: dict[str, list[np.ndarray]] = {start: [] for start in begun[0]}
             for seed in range(given.seeds):
                 order = np.random.default_rng(seed).permutation(len(train.texts))
                 some = train if labels == "all" else taken(train, order[: int(labels)])
-                for start, origin in starts.items():
+                for start, origin in begun[seed].items():
                     out = place / f"{name}-{labels}-{seed}-{start}"
                     run = regard.train("classify", some, origin=origin, out=out, seed=seed, settings=settings, **quiet)
                     good[start].append(right(run, aside))
