@@ -5,7 +5,7 @@ import sys
 
 from setuptools import Extension, setup
 
-QUICK = ["-O3", "-fno-math-errno", "-fno-trapping-math"]
+QUICK = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"]
 THREADS = ["-fopenmp"] if sys.platform == "linux" else ["-fopenmp-simd"]
 
 setup(

@@ -42,35 +42,55 @@ static inline float exp_(float x) {
     return p * scale.f;
 }
 
-/* One query: the scores are kept in `weights`, of as many places. `far` is from one key to the next, and `wide` how many
- * numbers a key has. Keys and values lie alike. Four places at a time, so that sums do not wait for each other. */
+/* Sixteen floats, wherever they lie; a processor with narrower registers takes several. */
+typedef float v4 __attribute__((vector_size(16)));
+typedef float v8 __attribute__((vector_size(32)));
+typedef float v16 __attribute__((vector_size(64), aligned(4), may_alias));
+#define AT(p, i) (*(const v16 *)((p) + (i)))
+
+/* The sum of each of four vectors. */
+static inline __attribute__((always_inline)) v4 sums(v16 a, v16 b, v16 c, v16 d) {
+#if defined(__clang__) || __GNUC__ >= 12
+#define HALF8(x) \
+    (__builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) + \
+     __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15))
+#define HALF4(x) (__builtin_shufflevector(x, x, 0, 1, 2, 3) + __builtin_shufflevector(x, x, 4, 5, 6, 7))
+    v8 a8 = HALF8(a), b8 = HALF8(b), c8 = HALF8(c), d8 = HALF8(d);
+    v4 a4 = HALF4(a8), b4 = HALF4(b8), c4 = HALF4(c8), d4 = HALF4(d8);
+    v4 ab = __builtin_shufflevector(a4, b4, 0, 4, 2, 6) + __builtin_shufflevector(a4, b4, 1, 5, 3, 7);
+    v4 cd = __builtin_shufflevector(c4, d4, 0, 4, 2, 6) + __builtin_shufflevector(c4, d4, 1, 5, 3, 7);
+    return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+#else
+    v4 whole = {0};
+    for (int i = 0; i < 16; i++) whole += (v4){a[i], b[i], c[i], d[i]};
+    return whole;
+#endif
+}
+
+/* One query: its scores, and then its weights, are kept in `weights`, of as many places. `far` is from one key to the
+ * next, and `wide` how many numbers a key has. Keys and values lie alike. Four keys at a time, and what is read of the
+ * values stays in registers. */
 EACH_PROCESSOR
 static void regard_one(const float *q, const float *keys, const float *values, const int32_t *path, long first, long last,
                        long far, long wide, float *restrict weights, float *restrict out) {
 #define PLACE(t) ((path ? path[t] : (t)) * far)
     float most = -FLT_MAX, sum = 0.0f;
-    long t = first;
-    for (; t + 4 <= last; t += 4) {
-        const float *k0 = keys + PLACE(t), *k1 = keys + PLACE(t + 1), *k2 = keys + PLACE(t + 2), *k3 = keys + PLACE(t + 3);
-        float s0 = 0.0f, s1 = 0.0f, s2 = 0.0f, s3 = 0.0f;
-#pragma omp simd reduction(+ : s0, s1, s2, s3)
-        for (long i = 0; i < wide; i++) {
-            s0 += q[i] * k0[i];
-            s1 += q[i] * k1[i];
-            s2 += q[i] * k2[i];
-            s3 += q[i] * k3[i];
+    long t = first, whole = wide / 16 * 16;
+    for (; t < last; t += 4) { /* where fewer are left, the last is taken again and not kept */
+        long left = last - t < 4 ? last - t : 4, l1 = t + (left > 1), l2 = left > 2 ? t + 2 : l1, l3 = left > 3 ? t + 3 : l2;
+        const float *k0 = keys + PLACE(t), *k1 = keys + PLACE(l1), *k2 = keys + PLACE(l2), *k3 = keys + PLACE(l3);
+        v16 a = {0}, b = {0}, c = {0}, d = {0};
+        long i = 0;
+        for (; i < whole; i += 16) {
+            v16 x = AT(q, i);
+            a += x * AT(k0, i);
+            b += x * AT(k1, i);
+            c += x * AT(k2, i);
+            d += x * AT(k3, i);
         }
-        weights[t] = s0;
-        weights[t + 1] = s1;
-        weights[t + 2] = s2;
-        weights[t + 3] = s3;
-    }
-    for (; t < last; t++) {
-        const float *key = keys + PLACE(t);
-        float score = 0.0f;
-#pragma omp simd reduction(+ : score)
-        for (long i = 0; i < wide; i++) score += q[i] * key[i];
-        weights[t] = score;
+        v4 s = sums(a, b, c, d);
+        for (; i < wide; i++) s += q[i] * (v4){k0[i], k1[i], k2[i], k3[i]};
+        memcpy(weights + t, &s, left * sizeof(float));
     }
 #pragma omp simd reduction(max : most)
     for (t = first; t < last; t++) most = weights[t] > most ? weights[t] : most;
@@ -79,21 +99,45 @@ static void regard_one(const float *q, const float *keys, const float *values, c
         weights[t] = exp_(weights[t] - most);
         sum += weights[t];
     }
-    for (long i = 0; i < wide; i++) out[i] = 0.0f;
-    for (t = first; t + 4 <= last; t += 4) {
-        const float *v0 = values + PLACE(t), *v1 = values + PLACE(t + 1), *v2 = values + PLACE(t + 2),
-                    *v3 = values + PLACE(t + 3);
-        float w0 = weights[t], w1 = weights[t + 1], w2 = weights[t + 2], w3 = weights[t + 3];
-#pragma omp simd
-        for (long i = 0; i < wide; i++) out[i] += w0 * v0[i] + w1 * v1[i] + w2 * v2[i] + w3 * v3[i];
+    float by = last > first ? 1.0f / sum : 0.0f;
+    long i = 0;
+    for (; i + 64 <= wide; i += 64) {
+        v16 a = {0}, b = {0}, c = {0}, d = {0};
+        for (t = first; t < last; t++) {
+            const float *value = values + PLACE(t) + i;
+            a += weights[t] * AT(value, 0);
+            b += weights[t] * AT(value, 16);
+            c += weights[t] * AT(value, 32);
+            d += weights[t] * AT(value, 48);
+        }
+        *(v16 *)(out + i) = a * by;
+        *(v16 *)(out + i + 16) = b * by;
+        *(v16 *)(out + i + 32) = c * by;
+        *(v16 *)(out + i + 48) = d * by;
     }
-    for (; t < last; t++) {
-        const float *value = values + PLACE(t);
-#pragma omp simd
-        for (long i = 0; i < wide; i++) out[i] += weights[t] * value[i];
+    for (; i + 32 <= wide; i += 32) {
+        v16 a = {0}, b = {0};
+        for (t = first; t < last; t++) {
+            const float *value = values + PLACE(t) + i;
+            a += weights[t] * AT(value, 0);
+            b += weights[t] * AT(value, 16);
+        }
+        *(v16 *)(out + i) = a * by;
+        *(v16 *)(out + i + 16) = b * by;
     }
-    if (last > first)
-        for (long i = 0; i < wide; i++) out[i] /= sum;
+    for (; i + 16 <= wide; i += 16) {
+        v16 a = {0};
+        for (t = first; t < last; t++) a += weights[t] * AT(values + PLACE(t), i);
+        *(v16 *)(out + i) = a * by;
+    }
+    if (i < wide) {
+        for (long j = i; j < wide; j++) out[j] = 0.0f;
+        for (t = first; t < last; t++) {
+            const float *value = values + PLACE(t);
+            for (long j = i; j < wide; j++) out[j] += weights[t] * value[j];
+        }
+        for (long j = i; j < wide; j++) out[j] *= by;
+    }
 #undef PLACE
 }
 
