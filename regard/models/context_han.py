@@ -28,6 +28,7 @@ from regard.models.output import Classified
 from regard.models.sentences import Groups, sentence_groups
 from regard.places import Places
 from regard.seam import Attend, Dense
+from regard.sizes import positive
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Config:
     spread: float = 0.1  # of the embeddings at the start
 
     def build(self, vocab: int, classes: int) -> ContextHAN:
+        positive("context-han", embed=self.embed, hidden=self.hidden, attention=self.attention)
         return ContextHAN(vocab, classes, self)
 
 

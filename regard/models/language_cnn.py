@@ -31,7 +31,7 @@ class Config:
     dropout: float = 0.3
 
     def build(self, vocab: int, classes: int) -> LanguageCNN:
-        positive("convolution", layers=self.layers, width=self.width)
+        positive("convolution", dim=self.dim, layers=self.layers, width=self.width)
         return LanguageCNN(vocab, classes, self.dim, self.layers, self.width, self.dropout)
 
 

@@ -36,6 +36,8 @@ class Config:
     def fit(
         self, texts: list[str], labels: np.ndarray, classes: int, seed: int, weights: np.ndarray | None = None
     ) -> NBSVM:
+        if not 0 < self.smoothing < float("inf"):
+            raise UserError(f"nb-svm: smoothing must be a number above 0, and was given {self.smoothing}")
         try:
             vectorizer, features = counted(self._vectorizer, texts, self.min_documents)
             weight = np.zeros((classes, features.shape[1]), np.float32)

@@ -139,6 +139,27 @@ def test_an_unknown_pooling_is_told():
         bilstm.Config(pool="atention").build(VOCAB, CLASSES)
 
 
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (language_cnn.Config(dim=0), "convolution: dim must be at least 1, and was given 0"),
+        (context_han.Config(embed=-1), "context-han: embed must be at least 1, and was given -1"),
+        (context_han.Config(hidden=0), "context-han: hidden must be at least 1, and was given 0"),
+        (context_han.Config(attention=0), "context-han: attention must be at least 1, and was given 0"),
+    ],
+)
+def test_a_size_below_one_is_told(config, said: str):
+    with pytest.raises(UserError, match=said):
+        config.build(VOCAB, CLASSES)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("smoothing", [0.0, -1.0, float("nan"), float("inf")])
+def test_nb_svm_says_what_smoothing_is(smoothing: float):
+    with pytest.raises(UserError, match=f"smoothing must be a number above 0, and was given {smoothing}"):
+        nb_svm.Config(smoothing=smoothing).fit(["good tea", "bad tea"], np.array([0, 1]), 2, 0)
+
+
 def test_the_penalty_is_that_of_the_weights_that_are_read():
     model, (ids, mask, _) = NETS["self-attentive"].build(VOCAB, CLASSES).eval(), batch(11, 4)
     with record(model) as seen:
