@@ -39,6 +39,10 @@ def compare(
     seeds: Annotated[int | None, typer.Option(min=1, help="Runs of each design. [3]")] = None,
     text: Annotated[str | None, typer.Option(help="classify: column of the text.")] = None,
     label: Annotated[str | None, typer.Option(help="classify: column of the class.")] = None,
+    multi_label: Annotated[
+        bool, typer.Option("--multi-label", help="classify: a document may have several labels, such as drama|war.")
+    ] = False,
+    class_weights: Annotated[str | None, typer.Option(help="classify: balanced, or good=1,bad=5. [all alike]")] = None,
     valid: Annotated[str | None, typer.Option(help="Validation file. [a part is set aside]")] = None,
     test: Annotated[list[str] | None, typer.Option(help="Test file (twice for two). [a fifth is set aside]")] = None,
     measure: Annotated[str | None, typer.Option(help="What ranks: accuracy, macro_f1, loss, bleu, exact, ...")] = None,
@@ -58,7 +62,8 @@ def compare(
     json_: o.Json = False,
 ) -> None:
     """Compare designs under one budget: train each with several seeds, measure all on the same test items, say which
-    can be told apart, and write a report. Stopped, it reports what is done; the same command goes on.
+    can be told apart, and write a report. Stopped, it reports what is done; the same command goes on. Beside
+    classifiers stand bags of words (nb-svm and tfidf), unless one of them is named.
 
     \b
     Examples:
@@ -69,7 +74,7 @@ def compare(
     """
     from regard.compare.compare import Stopped
     from regard.compare.compare import compare as run
-    from regard.compare.plan import Asked, listed, varied
+    from regard.compare.plan import Asked, listed, varied, with_bags
     from regard.compare.prepare import replay as take_over
     from regard.plugins import import_files
     from regard.training.interrupts import Interrupted
@@ -110,13 +115,17 @@ def compare(
                 raise UserError("which task? regard compare classify FILE --models ..., or --config RECIPE")
             if tree.pop("task", task) != task:
                 raise UserError(f"{config} is a recipe for another task than {task!r}")
-            flags = {"data": {"train": _train(task, data), "valid": valid, "text": text, "label": label}}
+            columns = {"text": text, "label": label, "labels": "many" if multi_label else None}
+            files = {"train": _train(task, data), "valid": valid}
+            flags = {"data": {**files, **columns, "class_weights": class_weights}}
             settings = merge(merge(tree, o.given(flags)), overrides(set_ or []))
             if wanted := asked_for.pop("generate", None):
                 from regard.compare.generated import write
 
                 settings = merge(settings, {"data": write(task, wanted, place / "generated", asked_for)})
-            asked = Asked(**_lists({"task": task, "settings": settings, **asked_for}))
+            usual = {"models": [], "measure": _measure(settings.get("data") or {})}
+            asked_for = _lists({"task": task, "settings": settings, **usual, **asked_for})
+            asked = Asked(**{**asked_for, "models": with_bags(task, asked_for["models"], say)})
         try:
             found = run(asked, place, on=on, dry=dry_run, progress=not quiet, say=say)
         except Stopped as stop:
@@ -173,6 +182,11 @@ def _train(task: str, data: list[str] | None) -> Any:
             raise UserError(f"classify takes one file, and {len(data)} were given")
         return str(Path(data[0]).absolute())
     return [str(Path(file).absolute()) for file in data]
+
+
+def _measure(data: dict[str, Any]) -> str | None:
+    """What ranks classifiers where none is named: by what training chooses its best model too."""
+    return "macro_f1" if data.get("class_weights") else "micro_f1" if data.get("labels") == "many" else None
 
 
 def _lists(asked: dict[str, Any]) -> dict[str, Any]:

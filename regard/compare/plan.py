@@ -21,6 +21,9 @@ FROZEN, TUNED = "frozen", "tuned"
 IMPORTED = (FROZEN, TUNED)
 """`frozen:folder=DIR`: an imported model as it is, with logistic regression above; `tuned:folder=DIR`: trained on."""
 
+BAGS = ("nb-svm", "tfidf")
+"""Bags of words, fitted in seconds: what a classifier must beat."""
+
 LONG = 40
 """Letters of a folder from which on only its end is shown."""
 
@@ -96,6 +99,14 @@ def path_of(key: str) -> list[str]:
     if key in {f.name for f in dataclasses.fields(TrainSettings)}:
         return ["train", key]
     return [key] if key in ("objective", "smoothing", "members", "origin") else ["model", key]
+
+
+def with_bags(task: str, models: Sequence[Any], say: Callable[[str], Any]) -> list[Any]:
+    """The models asked for and, beside classifiers, the bags of words, unless one of them was asked for."""
+    if task != "classify" or not models or any(_model(task, one)[1]["model"]["name"] in BAGS for one in models):
+        return list(models)
+    say(f"beside them: {' and '.join(BAGS)}, bags of words that are fitted at once")
+    return [*models, *BAGS]
 
 
 def designs(asked: Asked, say: Callable[[str], Any]) -> list[Design]:

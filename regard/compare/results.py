@@ -95,7 +95,8 @@ def _row(plan: Plan, entry: Entry, seeds: Sequence[int], out: Path, standing: di
     shown = shown_of(plan, entry, seeds[0], out) if looks else {}
     chosen = {"chosen": entry.chosen} if entry.chosen else {}
     return {
-        **standing, "others": others, "seeds": list(seeds), "steps": entry.steps, **chosen, **cost,
+        **standing, "model": entry.design.model, "others": others, "seeds": list(seeds), "steps": entry.steps,
+        **chosen, **cost,
         "evidence": shown.get("evidence"), "faithful": shown.get("faithful"),
     }  # fmt: skip
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from regard.compare.figures import gap, interval, more_seeds, shown
+from regard.compare.plan import BAGS
 
 QUICKER = 0.8
 """Of those that cannot be told apart, one is preferred that takes at most this share of the best one's time."""
@@ -30,17 +31,18 @@ def _first(found: Mapping[str, Any], kind: str, explain: str) -> str:
     best = leaders[0]
     reached = f"{shown(best['mean'], kind, best['high'] - best['low'])} ({interval(best['low'], best['high'], kind)})"
     what = f"{found['measure']} ({explain})"
+    bag = "A bag of words wins here. " if _only_bags(leaders, rows) else ""
     if len(rows) == 1:
         return f"{best['name']} reaches {reached} {what}; with nothing beside it, that recommends nothing."
     if len(leaders) == 1:
         second = rows[1]
         return (
-            f"Use {best['name']}: {reached} {what}, told apart from every other design. The next, {second['name']}, "
-            f"has {shown(second['mean'], kind, second['high'] - second['low'])}."
+            f"{bag}Use {best['name']}: {reached} {what}, told apart from every other design. The next, "
+            f"{second['name']}, has {shown(second['mean'], kind, second['high'] - second['low'])}."
         )
     most = "lowest" if found["better"] == "min" else "highest"
     lead = (
-        f"{_and([row['name'] for row in leaders])} cannot be told apart; the {most} mean has {best['name']} with "
+        f"{bag}{_and([row['name'] for row in leaders])} cannot be told apart; the {most} mean has {best['name']} with "
         f"{reached} {what}."
     )
     if all(row["mean"] == best["mean"] for row in leaders):
@@ -57,6 +59,11 @@ def _first(found: Mapping[str, Any], kind: str, explain: str) -> str:
     if open_:
         said.append(_unsettled(found, best, open_, kind, alone=False))
     return " ".join(said)
+
+
+def _only_bags(leaders: Sequence[Row], rows: Sequence[Row]) -> bool:
+    """Whether bags of words alone are first, with other designs behind them."""
+    return all(row.get("model") in BAGS for row in leaders) and any(row.get("model") not in BAGS for row in rows)
 
 
 def _among(found: Mapping[str, Any], best: Row, close: Sequence[Row], kind: str) -> str:

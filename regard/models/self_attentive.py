@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from regard.errors import UserError
 from regard.layers import Pool, TwoWay, redundancy
 from regard.layers.dropout import Dropout
 from regard.masks import Mask
@@ -29,11 +30,13 @@ class Config:
     hidden: int = 100
     attention: int = 100
     hops: int = 8
-    penalty: float = 0.1
+    penalty: float = 0.01
     features: int = 256
     dropout: float = 0.3
 
     def build(self, vocab: int, classes: int) -> SelfAttentive:
+        if self.penalty < 0:
+            raise UserError(f"penalty is a weight of 0 or more, and was given {self.penalty}")
         return SelfAttentive(vocab, classes, self)
 
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from regard.cli import app
 from regard.cli.compare import KEYS, _lists
 from regard.compare.generated import KINDS, write
-from regard.compare.plan import Asked, designs
+from regard.compare.plan import Asked, designs, with_bags
 from regard.errors import UserError
 from regard.named import parse
 from regard.runs.resolve import resolve
@@ -50,6 +50,34 @@ def test_the_table_as_json_and_again(home):
     assert "one seed" in table
     replayed = call("--replay", "c", "--out", "d", "--json", "-q")
     assert [r["values"] for r in json.loads(replayed.stdout)["rows"]] == [r["values"] for r in one["rows"]]
+
+
+def test_bags_of_words_stand_beside_classifiers(home):
+    small = ["--models", "han:embed=12,hidden=8,attention=8", "--seeds", "1", "--set", "tokenizer.vocab=300"]
+    said = call("classify", "reviews.jsonl", *small, "--budget", "2steps", "--out", "c")
+    found = json.loads((home / "c" / "results.json").read_text())
+    assert {row["model"] for row in found["rows"]} == {"han", "nb-svm", "tfidf"}
+    assert "beside them: nb-svm and tfidf" in said.stdout
+    assert with_bags("language", ["gpt"], print) == ["gpt"]
+
+
+def test_designs_must_be_named(home):
+    said = CliRunner().invoke(app, ["compare", "classify", "reviews.jsonl"])
+    assert isinstance(said.exception, UserError)
+    assert "--models" in str(said.exception)
+
+
+def test_several_labels_are_ranked_by_micro_f1(home):
+    rows = [
+        {"text": f"{a} {b} film {i}", "label": f"{a}|{b}"} for i in range(40) for a in "xy" for b in ("war", "love")
+    ]
+    (home / "many.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = call("classify", "many.jsonl", "--multi-label", "--models", "tfidf,nb-svm", "--seeds", "1", "--json", "-q")
+    found = json.loads(said.stdout)
+    assert found["measure"] == "micro_f1"
+    assert found["rows"][0]["mean"] > 0.9
+    weighed = call("classify", "reviews.jsonl", "--class-weights", "balanced", "--models", "tfidf", "--json", "-q")
+    assert json.loads(weighed.stdout)["measure"] == "macro_f1"
 
 
 def test_a_recipe(home):

@@ -36,6 +36,13 @@ def test_a_winner_is_named():
     assert "told apart from every other" in text
 
 
+def test_a_bag_of_words_that_wins_is_told():
+    bag, net = row("nb-svm", 1, 0.93) | {"model": "nb-svm"}, row("han", 2, 0.9) | {"model": "han"}
+    assert said(bag, net).startswith("A bag of words wins here. Use nb-svm")
+    assert "bag of words" not in said(row("han", 1, 0.93) | {"model": "han"}, bag | {"rank": 2, "mean": 0.9})
+    assert "bag of words" not in said(bag, row("tfidf", 2, 0.9) | {"model": "tfidf"})
+
+
 def test_of_those_that_share_the_first_rank_the_quickest_is_recommended():
     text = said(row("han", 1, 0.93, 0.05), row("cnn", 1, 0.92, 0.01, "7 more seeds"), row("tfidf", 2, 0.5))
     assert "han and cnn cannot be told apart" in text

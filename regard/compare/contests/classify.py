@@ -27,9 +27,15 @@ def _macro(sums: np.ndarray) -> np.ndarray:
     return (2 * right / np.maximum(said + true, 1) * seen).sum(-1) / np.maximum(seen.sum(-1), 1)
 
 
+def _micro(sums: np.ndarray) -> np.ndarray:
+    """Of counts (..., 3): rightly said, said, true."""
+    return 2 * sums[..., 0] / np.maximum(sums[..., 1] + sums[..., 2], 1)
+
+
 MEASURES = (
     Measure("accuracy", "max", "percent", "share of test documents named rightly", mean, share=True, linear=True),
     Measure("macro_f1", "max", "percent", "F1, the mean over classes", _macro, share=True),
+    Measure("micro_f1", "max", "percent", "F1 of all pairs of document and label", _micro, share=True),
     Measure("loss", "min", "number", "nats: -log of the chance given to the truth", mean, linear=True, top=math.inf),
 )
 
@@ -110,8 +116,9 @@ def score(run: Any, folder: Path, say: Say) -> Scored:
         guess, true = eye[chances.argmax(1)], eye[truth]
         right = chances.argmax(1) == truth
         loss = -np.log(np.maximum(chances[np.arange(len(truth)), truth], TINY))
-    counts = np.stack([guess & true, guess, true], -1).reshape(len(rows), -1).astype(np.float64)
-    return Scored({"accuracy": counted(right), "macro_f1": counts, "loss": counted(loss)}, said)
+    counts = np.stack([guess & true, guess, true], -1).astype(np.float64)
+    macro, micro = counts.reshape(len(rows), -1), counts.sum(1)
+    return Scored({"accuracy": counted(right), "macro_f1": macro, "micro_f1": micro, "loss": counted(loss)}, said)
 
 
 def _said(run: Any, chances: np.ndarray) -> str:
