@@ -14,6 +14,7 @@ import json
 import re
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,7 +27,13 @@ from regard.errors import UserError, nearest
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".txt", ".parquet")
 TEXT_NAMES = ("text", "review", "sentence", "content", "document", "comment")
-LABEL_NAMES = ("label", "sentiment", "class", "category", "target", "rating", "y")
+LABEL_NAMES = (
+    *("label", "labels", "sentiment", "class", "category", "target", "rating", "y"),
+    *("topic", "genres", "tags"),  # may also stand beside what is to be learnt
+)
+TEXT_FILES = (".txt", ".text", ".md", "")
+PARTS = ("train", "training", "valid", "validation", "val", "dev", "test", "testing")
+MOST_BYTES = 2_000_000  # of one document that is read by itself
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,8 @@ class Table:
     """Of the text and of the label, named or guessed, where there are columns."""
     kept: list[int] = field(default_factory=list)
     """Which rows of the file these are, from 0."""
+    names: list[str] = field(default_factory=list)
+    """Of a folder the file of each text, from the folder on; empty otherwise."""
 
 
 def read(
@@ -81,6 +90,19 @@ def contents(path: str | Path, *, blank: bool = False) -> tuple[bytes, str]:
     if not (raw if blank else raw.strip()):
         raise UserError(f"{path} is empty; a file with at least one text is wanted")
     return raw, fingerprint
+
+
+def document(path: str | Path) -> str:
+    """The whole of one file as one text, without the end of its last line."""
+    path = _there(path)
+    if path.is_dir():
+        raise UserError(f"{path} is a folder, and the file of one text is wanted; name one of its files")
+    raw = _bytes(path, MOST_BYTES + 1)
+    if len(raw) > MOST_BYTES:
+        raise UserError(f"{path} has more than {MOST_BYTES:,} bytes, which is too much for one text; cut it")
+    if not raw.strip():
+        raise UserError(f"{path} is empty; a file with one text is wanted")
+    return decode(raw, path).rstrip("\r\n")
 
 
 def columns(path: str | Path, named: Sequence[str] = ()) -> tuple[dict[str, list[str | None]], str]:
@@ -145,9 +167,13 @@ def _kind(path: Path) -> tuple[str, bool]:
     return kind, zipped
 
 
-def _bytes(path: Path) -> bytes:
+def _bytes(path: Path, most: int | None = None) -> bytes:
+    """All of a file, or its first bytes."""
     try:
-        return path.read_bytes()
+        if most is None:
+            return path.read_bytes()
+        with path.open("rb") as file:
+            return file.read(most)
     except OSError as problem:
         raise UserError(
             f"cannot read {path}: {problem.strerror or problem}; check its permissions and its disk"
@@ -190,33 +216,66 @@ def _lines(content: str, labelled: bool) -> tuple[list[str | None], list[str | N
 
 
 def _folder(path: Path, labelled: bool) -> Table:
-    def is_text(file: Path) -> bool:
-        return file.is_file() and not file.name.startswith(".") and file.suffix.lower() in (".txt", ".text", ".md", "")
-
     try:
-        found = sorted(p for p in path.rglob("*") if is_text(p))
-        classes = {p.name for p in path.iterdir() if p.is_dir() and not p.name.startswith(".")}
+        every = sorted(p for p in path.rglob("*") if not _hidden(p.relative_to(path)))
+        files, folders = [p for p in every if p.is_file()], [p for p in every if p.is_dir()]
     except OSError as problem:
         raise UserError(f"cannot read the folder {path}: {problem.strerror or problem}") from None
     if labelled:
-        found = [p for p in found if len(p.relative_to(path).parts) > 1]
-    found = [p for p in found if not any(part.startswith(".") for part in p.relative_to(path).parts)]
+        files = [p for p in files if p.parent != path]
+    found = [p for p in files if p.suffix.lower() in TEXT_FILES]
+    others = [p for p in files if p.suffix.lower() not in TEXT_FILES]
     if not found:
+        held = f"; it holds {len(others):,} files of other kinds: {_endings(others)}" if others else ""
         pictures = ". It holds pictures, whose task is images: regard train images" if images.holds(path) else ""
         raise UserError(
             f"the folder {path} has no {'subfolders of text files' if labelled else 'text files'}; "
-            f"wanted: {path}/CLASS/NAME.txt, one subfolder per class{pictures}"
+            f"wanted: {path}/CLASS/NAME.txt, one subfolder per class{pictures or held}"
         )
-    digest, texts, labels = hashlib.sha256(), [], []
+    classes = {p.name: {q.name for q in folders if q.parent == p} for p in folders if p.parent == path}
+    notes = _nested(path, classes, any(p.parent.parent == path for p in files)) if labelled else []
+    digest, texts, names = hashlib.sha256(), [], []
     for file in found:
-        name, raw = file.relative_to(path), _bytes(file)
-        digest.update(f"{name.as_posix()}\0{len(raw)}\0".encode("utf-8", "surrogateescape") + raw)
+        name, raw = file.relative_to(path).as_posix(), _bytes(file)
+        digest.update(f"{name}\0{len(raw)}\0".encode("utf-8", "surrogateescape") + raw)
         texts.append(decode(raw, file))
-        labels.append(name.parts[0])
-    notes = []
-    if labelled and (bare := classes - set(labels)):
+        names.append(name)
+    labels = [name.split("/")[0] for name in names] if labelled else None
+    if labels is not None and (bare := classes.keys() - set(labels)):
         notes.append(f"subfolders without text files, left out: {', '.join(sorted(bare))}")
-    return _table(path, texts, labels if labelled else None, notes, digest.hexdigest())
+    if others:
+        notes.append(f"{len(others):,} files of other kinds left out: {_endings(others)}")
+    table = _table(path, texts, labels, notes, digest.hexdigest())
+    return replace(table, names=[names[i] for i in table.kept])
+
+
+def _hidden(name: Path) -> bool:
+    return any(part.startswith(".") for part in name.parts)
+
+
+def _endings(files: Sequence[Path], most: int = 5) -> str:
+    """The endings of files, the most frequent first."""
+    endings = [ending for ending, _ in Counter(file.suffix for file in files).most_common()]
+    return ", ".join([*endings[:most], *["..."] * (len(endings) > most)])
+
+
+def _nested(path: Path, classes: dict[str, set[str]], mixed: bool) -> list[str]:
+    """Folders of parts, train/pos and test/pos, are no classes; others that hold the same subfolders may be, which is
+    noted. `classes`: the subfolders of each; `mixed`: whether files stand beside these."""
+    parts = sorted((name for name in classes if name.lower() in PARTS), key=lambda name: PARTS.index(name.lower()))
+    if len(parts) > 1 or len(parts) == len(classes) == 1:
+        within = sorted(set.intersection(*(classes[part] for part in parts)))
+        each, valid = ("each with", f", and --valid {path}/{parts[1]}") if len(parts) > 1 else ("with", "")
+        if len(within) > 1:
+            raise UserError(f"{path} holds {_and(parts)}, {each} {_and(within)}: name {path}/{parts[0]}{valid}")
+    names, (first, *rest) = sorted(classes), classes.values()
+    if mixed or not rest or len(first) < 2 or any(each != first for each in rest):
+        return []
+    within = _and(sorted(first))
+    return [
+        f"{_and(names)} are the classes, and each holds {within} and nothing else; for classes {within} name "
+        f"{path}/{names[0]}"
+    ]
 
 
 # Tables
@@ -329,8 +388,8 @@ def _choose(
         label = next((by_name[n] for n in LABEL_NAMES if n in by_name and by_name[n] != text), None)
         if label is None:
             raise UserError(
-                f"{path}: which column holds the label? Its columns are: {_list(names)}; name one with label=..., "
-                "by its number from 0 if the file has no header line"
+                f"{path}: which column holds the label? Its columns are: {_list(names)}; name one with --label NAME "
+                "(label=... in Python), by its number from 0 if the file has no header line"
             )
         notes.append(f"label column not named: took {label!r}")
     if text is None:
@@ -339,7 +398,8 @@ def _choose(
         )
         if text is None:
             raise UserError(
-                f"{path}: no column looks like text; its columns are: {_list(names)}; name one with text=..."
+                f"{path}: no column looks like text; its columns are: {_list(names)}; name one with "
+                f"{'--text' if labelled else '--column'} NAME (text=... in Python)"
             )
         notes.append(f"text column not named: took {_short(text)!r}")
     if labelled and text == label:
@@ -411,6 +471,11 @@ def _short(name: str, width: int = 40) -> str:
 
 def _list(names: Sequence[str]) -> str:
     return ", ".join(repr(_short(n)) for n in names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+
+
+def _and(names: Sequence[str], most: int = 10) -> str:
+    shown = [*names[:most], *([f"{len(names) - most} more"] if len(names) > most else [])]
+    return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else "".join(shown)
 
 
 def _near(name: str, names: list[str]) -> str:

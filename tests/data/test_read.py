@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from regard.data.read import read, require_classes
+from regard.data.read import MOST_BYTES, document, read, require_classes
 from regard.errors import UserError
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
@@ -63,6 +63,87 @@ def test_folder_of_classes(tmp_path):
     put(tmp_path / "pos/1.txt", "good!")
     assert read(tmp_path).fingerprint != before
     assert read(tmp_path, labelled=False).labels is None
+
+
+def folders(root: Path, *names: str) -> Path:
+    """Files under a folder, each with its own name as its text."""
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        put(root / name, name)
+    return root
+
+
+def test_files_of_other_kinds_are_counted_and_named(tmp_path):
+    odd = ["a/x.html", "a/y.html", "b/note.1", "b/.hidden.html", ".git/x.html", "top.html"]
+    root = folders(tmp_path, "a/1.txt", "b/2.txt", *odd)
+    assert read(root).notes == ["3 files of other kinds left out: .html, .1"]
+    assert read(root, labelled=False).notes == ["4 files of other kinds left out: .html, .1"]
+    many = folders(tmp_path / "many", "a/1.txt", "b/2.txt", *(f"a/note.{i}" for i in range(8)))
+    assert read(many).notes == ["8 files of other kinds left out: .0, .1, .2, .3, .4, ..."]
+    with pytest.raises(UserError, match=r"no subfolders of text files; .*; it holds 1 files of other kinds: .html"):
+        read(folders(tmp_path / "none", "a/x.html"))
+
+
+def test_the_names_of_files_are_kept(tmp_path):
+    root = folders(tmp_path, "a/1.txt", "b/deep/2.txt", "b/3.txt")
+    put(root / "a/0.txt", "  ")
+    table = read(root, labelled=False)
+    assert table.names == table.texts == ["a/1.txt", "b/3.txt", "b/deep/2.txt"]
+    assert read(put(tmp_path / "t.csv", "text,label\na,1\n")).names == []
+
+
+def test_folders_of_parts_are_no_classes(tmp_path):
+    inside = [f"{part}/{name}/{i}.txt" for part in ("train", "test") for name in ("pos", "neg") for i in range(2)]
+    root = folders(tmp_path / "nest", *inside)
+    said = f"{root} holds train and test, each with neg and pos: name {root}/train, and --valid {root}/test"
+    with pytest.raises(UserError, match=said):
+        read(root)
+    folders(root, "README.txt", "train/urls.txt", "train/unsup/0.txt", "imdb.vocab")  # as aclImdb comes
+    with pytest.raises(UserError, match=said):
+        read(root)
+    folders(root, "dev/pos/1.txt", "dev/neg/1.txt")
+    with pytest.raises(UserError, match=f"train, dev and test, .* name {root}/train, and --valid {root}/dev"):
+        read(root)
+    with pytest.raises(UserError, match=r"holds train, with neg and pos: name .*/train$"):
+        read(folders(tmp_path / "one", "train/neg/1.txt", "train/pos/1.txt"))
+    assert len(read(root, labelled=False).texts) == 13
+    assert read(folders(tmp_path / "flat", "test/1.txt", "train/1.txt")).labels == ["test", "train"]
+
+
+def test_classes_that_hold_the_same_subfolders_are_noted(tmp_path):
+    root = folders(tmp_path, *(f"{a}/{b}/1.txt" for a in ("sport", "war") for b in ("2019", "2020")))
+    table = read(root)
+    assert table.labels == ["sport", "sport", "war", "war"]
+    assert table.notes == [
+        "sport and war are the classes, and each holds 2019 and 2020 and nothing else; for classes 2019 and 2020 "
+        f"name {root}/sport"
+    ]
+    folders(root, "sport/1.txt")
+    assert read(root).notes == []
+
+
+def test_one_file_is_one_document(tmp_path):
+    assert document(put(tmp_path / "a.txt", "\ufeffone\n\ntwo\r\n")) == "one\n\ntwo"
+    for name, content, said in (
+        ("latin.txt", b"caf\xe9", "latin.txt is not valid UTF-8"),
+        ("empty.txt", " \n", "empty.txt is empty"),
+        ("large.txt", "x" * (MOST_BYTES + 1), "large.txt has more than 2,000,000 bytes"),
+    ):
+        with pytest.raises(UserError, match=said):
+            document(put(tmp_path / name, content))
+    with pytest.raises(UserError, match="is a folder"):
+        document(tmp_path)
+    with pytest.raises(UserError, match=r"did you mean 'a.txt'"):
+        document(tmp_path / "b.txt")
+
+
+@pytest.mark.parametrize("name", ["labels", "tags", "genres", "Topic"])
+def test_columns_of_labels_by_their_usual_names(tmp_path, name):
+    assert read(put(tmp_path / "t.csv", f"text,{name}\na,x|y\n"), many=True).labels == ["x|y"]
+    both = put(tmp_path / "b.csv", f"text,{name},label\na,x,1\n")
+    assert read(both).labels == ["1"]
+    if name != "labels":  # may stand beside what was always taken
+        assert read(put(tmp_path / "r.csv", f"{name},text,rating\nx,a,1\n")).labels == ["1"]
 
 
 def test_guesses_are_told(tmp_path):
@@ -134,6 +215,8 @@ def test_a_row_of_ten_megabytes(tmp_path, suffix):
         ("t.csv", "text,label\n,1\n,0\n", {}, "all 2 texts are empty"),
         ("t.csv", "text,label\na,\nb,\n", {}, "all 2 labels are empty"),
         ("t.csv", "text,stuff\na,1\n", {}, "which column holds the label"),
+        ("t.csv", "text,stuff\na,1\n", {}, "name one with --label NAME (label=... in Python)"),
+        ("t.csv", "label\n1\n", {}, "name one with --text NAME (text=... in Python)"),
         ("t.csv", "text,label\na,1\n", {"text": "label", "label": "label"}, "both as text and as label"),
         ("t.csv", "text,label\na,1\nb, c,0\n", {}, "line 3: 3 fields"),
         ("t.csv", 'text,label\nx,1\n"abc,1\ndef,0\n', {}, "line 3: a double quote"),
