@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.use import Imports, RunFolder, _say, _whole
+from regard.cli.use import Imports, RunFolder, _say, _whole, no_file, pictured
 from regard.errors import UserError
 
 
@@ -25,11 +25,29 @@ def open_any(folder: Path, imports: list[Path] | None, verb: str) -> Any:
     return found
 
 
+def _given(text: str | None, file: str | None, pictures: bool) -> str:
+    """The text to look at, from the command line or from its file; of runs of pictures the name of one."""
+    from regard.data.read import document
+
+    if text is not None and file is not None:
+        raise UserError("give a text or --file, not both")
+    if file is not None:
+        return _whole(file if pictures else document(file))
+    if text is None:
+        raise UserError('give a text, or --file FILE: regard look RUN "some text"')
+    if not pictures:
+        no_file(_whole(text))
+    return _whole(text)
+
+
 def look(
     run: Annotated[
         Path, typer.Argument(help="The run folder, or one of `regard import` or of Hugging Face.", metavar="RUN")
     ],
-    text: Annotated[str, typer.Argument(help="The text to look at; for runs of pictures the file of one.")],
+    text: Annotated[
+        str | None, typer.Argument(help="The text to look at (or --file); for runs of pictures the file of one.")
+    ] = None,
+    file: Annotated[str | None, typer.Option(help="A file that is read whole, as one text.")] = None,
     out: Annotated[
         Path, typer.Option(help="The page (.html), the text drawn (.svg, .png), or its numbers (.json, .csv).")
     ] = Path("look.html"),
@@ -64,6 +82,7 @@ def look(
       regard look runs/han "The room was cold. We loved the food, though." --label negative --out look.svg
       regard look runs/han "We loved the food." --what-if hide:loved --what-if uniform:all
       regard look runs/han "We loved the food." --evidence loved
+      regard look runs/han --file books/one.txt --out look.html
       regard look runs/gpt "It was a dark" --out next.html
       regard look runs/bert "It was a [MASK] night" --no-faithful --json
       regard look runs/pictures photo.png --what-if hide:2,3 --out look.html
@@ -73,8 +92,8 @@ def look(
 
     if not json_:
         form(out)
-    text = _whole(text)
     opened = open_any(run, import_, "look")
+    text = _given(text, file, pictured(opened))
     from regard.opening import changes_of
 
     if sys.stderr.isatty():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -43,6 +44,20 @@ def _whole(text: str) -> str:
     if not text.strip():
         raise UserError("the text is empty")
     return text
+
+
+def pictured(opened: Any) -> bool:
+    """Whether a run takes the name of a picture where others take a text."""
+    from regard.serve.worker import PICTURED
+
+    return getattr(getattr(opened, "settings", None), "task", None) in PICTURED
+
+
+def no_file(text: str, use: str = "use --file") -> None:
+    """Raise where the name of a file was given as the text; a folder is one where its name is no plain word."""
+    if os.path.isfile(text) or ("/" in text and os.path.isdir(text)):
+        kind = "file" if os.path.isfile(text) else "folder"
+        raise UserError(f"{text} is a {kind}; its name was not read as a text: {use}")
 
 
 def _say(json_: bool) -> Any:
@@ -153,17 +168,22 @@ def predict(
     text: Annotated[
         str | None, typer.Argument(help="The text; without it --file or standard input, a text a line.")
     ] = None,
-    file: Annotated[str | None, typer.Option(help="A file of texts: a table, or one text a line.")] = None,
+    file: Annotated[
+        str | None,
+        typer.Option(help="A table of texts, a .txt file (one text a line), or a folder (one text a file)."),
+    ] = None,
     column: Annotated[str | None, typer.Option(help="Column of the text, if not that of training.")] = None,
     import_: Imports = None,
     json_: Json = False,
 ) -> None:
-    """Name the class (or the labels) of a text, of each text in a file, or of each line of standard input.
+    """Name the class (or the labels) of a text, of each text in a file or folder, or of each line of standard input. Of
+    a folder the names of the files are told.
 
     \b
     Examples:
       regard predict runs/han "We loved every minute of it."
       regard predict runs/han --file new.csv --json
+      regard predict runs/han --file books
       cat lines.txt | regard predict runs/han
     """
     from regard.data.read import decode, read
@@ -173,13 +193,17 @@ def predict(
     if text is None and file is None and sys.stdin.isatty():
         raise UserError('give a text, --file FILE, or lines on standard input: regard predict RUN "some text"')
     opened = open_run(run, import_, "predict")
+    names: list[str] = []
     if text is not None:
         texts, rows = [_whole(text)], [0]
+        if not pictured(opened):
+            no_file(text, "use --file, which takes a .txt file as one text a line and a folder as one text a file")
     elif file is not None:
         table = read(file, text=column or opened.text_column, labelled=False)
         for note in table.notes:
             _say(True)(note)
         texts, rows = table.texts, table.kept
+        names = [name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name in table.names]
     else:
         lines = decode(sys.stdin.buffer.read(), "standard input").split("\n")
         rows = [i for i, line in enumerate(lines) if line.strip()]
@@ -189,9 +213,9 @@ def predict(
         empty = len(lines) - len(texts) - (not lines[-1])
         if empty:
             _say(True)(f"{empty} empty lines skipped")
-    for row, said, given in zip(rows, opened.predict(texts, say=_say(True)), texts, strict=True):
+    for i, (row, said, given) in enumerate(zip(rows, opened.predict(texts, say=_say(True)), texts, strict=True)):
         if json_:
-            place = {} if text is not None else {"row": row}
+            place = {} if text is not None else {"row": row, "name": names[i]} if names else {"row": row}
             print(json.dumps({**place, **said.as_dict(), "text": given}, ensure_ascii=False))
         elif text is not None:
             for label, p in sorted(said.probabilities.items(), key=lambda row: -row[1]):
@@ -199,4 +223,5 @@ def predict(
         else:
             named = [said.label] if said.labels is None else said.labels
             chances = " ".join(f"{said.probabilities[name]:.4f}" for name in named)
-            print(f"{'|'.join(named) or '-'}\t{chances or '-'}\t{' '.join(given.split())}")  # a line a text
+            told = [" ".join(part.split()) for part in (*names[i : i + 1], given)]  # a line a text
+            print("\t".join(["|".join(named) or "-", chances or "-", *told]))

@@ -130,6 +130,59 @@ def test_predictions_stand_a_line_each(cli, trained, tmp_path, monkeypatch):
     assert [json.loads(line)["text"] for line in out.splitlines()] == ["dull", "fine"]
 
 
+def test_the_name_of_a_file_is_no_text(cli, trained, captioning, tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/0.txt").write_text("We loved the room.\n\nThe soup was cold.\n")
+    run = str(trained)
+    for verb in ("look", "predict"):
+        code, _, err = cli(verb, run, "docs/0.txt")
+        assert code == 2
+        assert "docs/0.txt is a file; its name was not read as a text: use --file" in err
+        code, _, err = cli(verb, run, "./docs")
+        assert code == 2
+        assert "./docs is a folder" in err
+    assert cli("predict", run, "docs")[0] == 0  # a plain word
+    code, out, _ = cli("look", run, "--file", "docs/0.txt", "--no-faithful", "--json")
+    assert code == 0
+    assert json.loads(out)["text"] == "We loved the room.\n\nThe soup was cold."
+    pictures = str(captioning / "pictures-run")
+    photo = str(captioning / "photo.png")
+    assert cli("predict", pictures, photo)[0] == 0
+    for words in ((photo,), ("--file", photo)):
+        assert cli("look", pictures, *words, "--no-faithful", "--json")[0] == 0
+
+
+def test_look_wants_a_text_or_a_file(cli, trained, tmp_path):
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
+    for words, said in (
+        ((), "give a text, or --file FILE"),
+        (("dull", "--file", "latin.txt"), "give a text or --file, not both"),
+        (("--file", "latin.txt"), "latin.txt is not valid UTF-8"),
+        (("--file", "latn.txt"), "did you mean 'latin.txt'"),
+    ):
+        code, _, err = cli("look", str(trained), *words)
+        assert code == 2
+        assert said in err
+
+
+def test_predictions_of_a_folder_name_its_files(cli, trained, tmp_path):
+    for name, text in (("good/1.txt", "We loved\nit."), ("bad/2  b.txt", "It was dull."), ("bad/x.html", "dull")):
+        (tmp_path / "docs" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "docs" / name).write_text(text)
+    code, out, err = cli("predict", str(trained), "--file", "docs")
+    assert code == 0
+    assert [line.split("\t")[2:] for line in out.splitlines()] == [
+        ["bad/2 b.txt", "It was dull."],
+        ["good/1.txt", "We loved it."],
+    ]
+    assert "1 files of other kinds left out: .html" in err
+    _, out, _ = cli("predict", str(trained), "--file", "docs", "--json")
+    said = [json.loads(line) for line in out.splitlines()]
+    assert [line["name"] for line in said] == ["bad/2  b.txt", "good/1.txt"]
+    _, out, _ = cli("predict", str(trained), "--file", "docs/good/1.txt", "--json")
+    assert all("name" not in json.loads(line) for line in out.splitlines())
+
+
 def test_text_that_is_not_utf8(cli, trained, monkeypatch):
     code, _, err = cli("predict", str(trained), "caf\udce9")
     assert code == 2
