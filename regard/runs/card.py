@@ -20,6 +20,8 @@ def card(config: dict[str, Any]) -> str:
         f"sha256 `{train['fingerprint'][:16]}`), seed {settings['seed']}, {config.get('steps', 0):,} steps, "
         f"{config.get('seconds', 0.0):.0f} seconds on {machine['cpu']} ({machine['cores']} cores), {machine['date']}."
     )
+    kept = "The model that was best there is the one kept, so these numbers are a little too good; measure"
+    measure = kept if config.get("steps") else "Measure"  # what is fitted at once was not chosen by them
     return f"""---
 library_name: regard
 tags: [attention, {settings["task"]}, {settings["model"]["name"]}]
@@ -37,7 +39,7 @@ tags: [attention, {settings["task"]}, {settings["model"]["name"]}]
 |---|---|
 {rows}
 
-The model that was best there is the one kept, so these numbers are a little too good; measure on data of your own:
+{measure} on data of your own:
 
 {uses}
 

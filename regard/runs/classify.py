@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from regard.data import documents, labels, split, tokenizer
@@ -18,9 +19,11 @@ from regard.data.read import Table, require_classes
 from regard.data.read import read as read_table
 from regard.data.tokenizer import Tokenizer
 from regard.errors import UserError, nearest
+from regard.inspect import attends
 from regard.models.committee import Committee
-from regard.models.fitted import Fitted
+from regard.models.fitted import Fits, Fitted
 from regard.runs.classifier import Classifier, as_numbers
+from regard.runs.folder import settings_of
 from regard.settings import DataSettings, Settings
 from regard.tasks.classify import MODELS, Classify
 from regard.tasks.measures import measures
@@ -101,6 +104,8 @@ def read(settings: ClassifySettings, source: Table | None, say: Callable[[str], 
     for note in table.notes:
         say(note)
     cells = table.labels or []
+    if not many and (hint := _several(cells)):
+        say(hint)
     mark = (labels.separator(cells) if data.separator is None else data.separator) if many else None
     keys, classes = cells, require_classes(cells) if mark is None else []
     if mark is not None:
@@ -191,13 +196,33 @@ def size(info: Mapping[str, Any]) -> str:
 
 
 def uses(config: Mapping[str, Any]) -> list[str]:
-    return ['regard predict FOLDER "some text"', "regard evaluate FOLDER FILE", 'regard look FOLDER "some text"']
+    look = ['regard look FOLDER "some text"'] if _attends(config) else []
+    return ['regard predict FOLDER "some text"', "regard evaluate FOLDER FILE", *look]
 
 
 def about(config: Mapping[str, Any]) -> str:
     labels = ", ".join(f"`{label}`" for label in config["labels"][:20])
     more = f" and {len(config['labels']) - 20} more" if len(config["labels"]) > 20 else ""
     return f"Classes: {labels}{more}."
+
+
+def _attends(config: Mapping[str, Any]) -> bool:
+    """Whether such a model has attention to look at: one of few words is built to see."""
+    model: Any = settings_of(config).model
+    if isinstance(model, Fits):
+        return False
+    with torch.random.fork_rng(devices=[]):
+        return bool(attends(model.build(len(tokenizer.SPECIAL) + 1, len(config["labels"]))))
+
+
+def _several(cells: list[str]) -> str | None:
+    """A hint where cells look like several labels in one: marks in more than a tenth, and fewer labels than cells."""
+    for mark in ("|", ";"):
+        if 10 * sum(mark in cell for cell in cells) <= len(cells):
+            continue
+        if len({name for row in labels.parted(cells, mark) for name in row}) < len(set(cells)):
+            return f"labels hold {mark!r}: several a document? --multi-label"
+    return None
 
 
 def _info(table: Table, name: str, used: int) -> dict[str, Any]:

@@ -143,7 +143,10 @@ class Subject(ABC):
 def must_attend(net: Any, name: str) -> None:
     """Raise where there is nothing to look at."""
     if not isinstance(net, nn.Module) or not attends(net):
-        raise UserError(f"model {name!r} has no attention to look at")
+        raise UserError(
+            f"model {name!r} has no attention to look at; han, self-attentive, transformer or bilstm with "
+            "pool=attention have some, and of language models gpt and bert"
+        )
 
 
 def padded(rows: Sequence[Tensor], empty: int) -> tuple[Tensor, Tensor]:

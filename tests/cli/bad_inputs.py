@@ -10,7 +10,7 @@ import shutil
 import struct
 import subprocess
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,18 @@ class Bad:
 def put(name: str, content: str | bytes) -> Callable[[Path], None]:
     data = content.encode() if isinstance(content, str) else content
     return lambda folder: (folder / name).write_bytes(data) and None
+
+
+def filed(names: Iterable[str], *more: str) -> Callable[[Path], None]:
+    """Files in folders, each with a text."""
+    every = [*names, *more]
+
+    def prepare(folder: Path) -> None:
+        for name in every:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(f"a film called {name}")
+
+    return prepare
 
 
 def both(*makers: Callable[[Path], None]) -> Callable[[Path], None]:
@@ -257,6 +269,33 @@ CASES = [
         put("s.yaml", b"seed: \xff\n"),
     ),
     Bad("an empty text", "predict run ''", "empty"),
+    Bad(
+        "the name of a file as the text",
+        "predict run one.txt",
+        "its name was not read as a text: use --file",
+        put("one.txt", "We loved it.\n"),
+    ),
+    Bad("nothing to look at", "look run", "--file FILE"),
+    Bad(
+        "train and test where classes are wanted",
+        TRAIN.format(file="nest"),
+        "each with neg and pos",
+        filed(f"nest/{part}/{name}/{i}.txt" for part in ("train", "test") for name in ("neg", "pos") for i in "12"),
+    ),
+    Bad(
+        "files of other kinds among texts (counted)",
+        "train classify docs --steps 1",
+        "3 files of other kinds left out: .html, .1",
+        filed([f"docs/{name}/{i}" for name in ("neg", "pos") for i in ("1.txt", "2.txt", "x.html")], "docs/pos/note.1"),
+        code=0,
+    ),
+    Bad(
+        "several labels in a cell (told)",
+        "train classify genres.csv --steps 1",
+        "several a document? --multi-label",
+        put("genres.csv", "text,genres\n" + "".join(f"a film,{a}|{b}\n" for a in "pqrs" for b in "tuvw") * 2),
+        code=0,
+    ),
     Bad("an empty corpus", f"{LANGUAGE} empty.txt", "no text", put("empty.txt", "")),
     Bad(
         "a corpus shorter than one window", f"{LANGUAGE} short.txt", "data.block=256", put("short.txt", "A few words.")

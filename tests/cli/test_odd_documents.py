@@ -251,6 +251,37 @@ def test_several_labels_a_document(model: str, cli, tmp_path: Path):
     assert "'pool'" in err
 
 
+def test_several_labels_in_a_cell_are_noticed(cli, tmp_path: Path):
+    draw, names = random.Random(0), ["drama", "war", "love", "crime", "music"]
+    several = [("a film", "|".join(draw.sample(names, draw.randint(1, 4)))) for _ in range(200)]
+    hint = "labels hold '|': several a document? --multi-label"
+    for rows, more, told in (
+        (several, "", True),
+        (several, "--multi-label", False),
+        ([("a film", name) for _, name in zip(range(200), names * 40, strict=True)], "", False),
+        ([("a film", "news|sport" if i % 2 else "war|love") for i in range(200)], "", False),  # names with marks
+    ):
+        write(tmp_path / "data.jsonl", rows)
+        _, out, _ = cli(*shlex.split(f"train classify data.jsonl --model tfidf --out run --overwrite {more}"))
+        assert (hint in out) == told
+
+
+@pytest.mark.parametrize("model", ["tfidf", "cnn", "bilstm pool=last", "bilstm", "han"])
+def test_a_card_says_what_is_true_of_the_model(model: str, cli, tmp_path: Path):
+    name, *more = model.split()
+    small = "" if name == "tfidf" else f"--steps 1 {'--set model.dim=8' if name == 'cnn' else '--set model.hidden=8'}"
+    more = " ".join(f"--set model.{each}" for each in more)
+    code, _, err = cli(*shlex.split(f"train classify reviews.csv --model {name} {small} {more} --out run -q"))
+    assert code == 0, err
+    card = (tmp_path / "run/README.md").read_text()
+    assert ("regard look FOLDER" in card) == (model in ("bilstm", "han"))
+    assert ("a little too good" in card) == (name != "tfidf")
+    assert "easure on data of your own:\n\n    regard predict FOLDER" in card
+    code, _, err = cli("look", "run", "We loved it.", "--no-faithful", "--out", "look.html")
+    assert code == (0 if "regard look" in card else 2), err
+    assert code == 0 or "bilstm with pool=attention have some" in err
+
+
 def test_a_slip_in_the_options_is_told(cli):
     for slip, said in (
         ("--set data.labels=mny", "one or many"),
