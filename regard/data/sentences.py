@@ -2,7 +2,8 @@
 
 One pattern finds the places where a sentence might end; a few rules then strike out abbreviations, initials, ellipses,
 numbers of list items and quoted questions. Line breaks, also in HTML, end a sentence, unless a line is only wrapped:
-the line before has no mark at its end and the next goes on in lower case.
+the line before has no mark at its end and the next goes on in lower case. Quotes, brackets, emoji and the closing tags
+of bold and italic words may stand between the mark and the next sentence.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ import re
 
 # after these a sentence never ends
 _NEVER = """
-    mr mrs ms dr prof messrs mme mlle gen col capt cpt cmdr lt sgt maj adm rev hon sen rep gov pres supt det insp mt ft
-    vs v no nos vol vols fig figs eq eqs ch sec pp ca approx cf e.g i.e eg ie viz ed eds trans op dir feat hr fr nr bzw
-    z.b d.h u.a
+    mr mrs ms dr prof messrs mme mlle gen col capt cpt cmdr lt sgt maj adm rev hon sen rep gov pres supt det insp vs ca
+    approx cf e.g i.e eg ie viz fr bzw z.b d.h u.a
 """
+# after these it goes on with a number or a letter: no. 5, vol. II, fig. b
+_COUNT = "no nos nr vol vols fig figs eq eqs ch chs sec secs sect op pp pt pts"
 # after these it ends if the next word is one that often starts a sentence
 _MAYBE = """
     etc inc ltd co corp jr sr st ave blvd rd dept est al bros esq ph.d m.d b.a m.a a.m p.m am pm u.s u.k u.n jan feb mar
-    apr jun jul aug sep sept oct nov dec mon tue wed thu fri min max sq oz lb lbs vers usw
+    apr jun jul aug sep sept oct nov dec mon tue wed thu fri min max sq oz lb lbs vers usw mt ft ed
+    eds trans dir feat hr
 """
 _STARTERS = """
     the a an this that these those it its he she they we you i i'm i've i'd my his her their our your there here what
@@ -26,9 +29,12 @@ _STARTERS = """
     no one some all both each most many is was are did do does can could would should will maybe perhaps also even just
     yet unfortunately fortunately overall finally still to from by once only since
 """
-_NEVER, _MAYBE, _STARTERS = (frozenset(words.split()) for words in (_NEVER, _MAYBE, _STARTERS))
+_NEVER, _COUNT, _MAYBE, _STARTERS = (frozenset(words.split()) for words in (_NEVER, _COUNT, _MAYBE, _STARTERS))
 
 _CLOSERS = "\"'”’»›)\\]}*"
+_INLINE = r"(?i:b|i|em|strong|u|span)\b[^<>]{0,100}>"
+# pictures, and what varies and joins them
+_EMOJI = "\u200d\u20e3\u2600-\u27bf\u2b00-\u2bff\ufe0e\ufe0f\U0001f000-\U0001faff\U000e0020-\U000e007f"
 _FULL = "。！？｡．؟۔।॥።։။"
 _OPENERS = "\"'“‘«‹(\\[{¿¡*_"
 # One set of rare characters first, for which Python's search is quick; a run of them is looked at only from its start,
@@ -38,17 +44,21 @@ _CANDIDATE = re.compile(
     [<\n.!?…{_FULL}]
     (?: (?<=<) (?P<html> /?(?i:br|p|div|li|tr|h[1-6])\b[^<>]{{0,200}}> \s*+ (?: </?(?i:br|p)\b[^<>]{{0,200}}> \s*+ )*+ )
       | (?<=\n) (?P<line> \s*+ )
-      | (?<=[{_FULL}]) (?P<full> [{_FULL}]*+ [」』）】》{_CLOSERS}]*+ \s*+ )
-      | (?<=[.!?…]) (?<! [.!?…]{{2}} ) (?P<end> [.!?…]*+ ) (?P<close> [{_CLOSERS}]*+ )
-        (?: (?P<space> [^\S\n]++ ) | (?= [A-Z] ) )
+      | (?<=[{_FULL}]) (?P<full> [{_FULL}]*+
+        (?P<shut> (?: [」』）】》{_CLOSERS}] | </{_INLINE} )*+ ) [{_EMOJI}]*+ \s*+ )
+      | (?<=[.!?…]) (?<! [.!?…]{{2}} ) (?P<end> [.!?…]*+ ) (?P<close> (?: [{_CLOSERS}] | </{_INLINE} )*+ )
+        (?: [{_EMOJI}{_CLOSERS}] | </{_INLINE} )*+
+        (?: (?P<space> [^\S\n]++ ) | (?= [A-Z] | <{_INLINE} ) )
     )
     """,
     re.VERBOSE,
 )
-_NEXT = re.compile(rf"[{_OPENERS}\s]*+(?P<dash>[-–—]*+)\s*+(?P<word>[^\W_]+(?:['’][^\W_]+)?)?")
+_NEXT = re.compile(rf"(?:[{_OPENERS}\s]|</?{_INLINE})*+(?P<dash>[-–—]*+)\s*+(?P<word>[^\W_]+(?:['’][^\W_]+)?)?")
 _BREAK = re.compile(r"(?:<br\b[^<>]*>\s*+)++", re.IGNORECASE)
 _BRACKETS = "\"'“‘«‹([{*_\n\t>-–—/"
 _INITIAL = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")
+_TAG = re.compile(r"<[^<>]*>")
+_ROMAN = re.compile(r"(?=.)(?:X[LC]|L?X{0,3})(?:I[XV]|V?I{0,3})")
 _GLUED = re.compile(r"[^\W\d_]{2}[.!?…]+$")
 
 
@@ -63,7 +73,7 @@ def split(text: str) -> list[tuple[int, int]]:
         elif kind == "html":
             ends = not _wrapped(text, match)
         else:
-            ends = kind == "full" or _ends(text, start, match, lower)
+            ends = not _asked(text, match) if kind == "full" else _ends(text, start, match, lower)
         if ends and stop < size:
             start = _add(spans, text, start, stop)
     _add(spans, text, start, size)
@@ -81,12 +91,16 @@ def _add(spans: list[tuple[int, int]], text: str, start: int, stop: int) -> int:
     if not body:
         return stop
     begin = start + piece.index(body[0])
-    if body[0] == "<" and not re.sub(r"<[^<>]*>|\s", "", body):
-        if not spans:
-            return start  # a break at the very top: it opens the first sentence
+    # a break at the very top opens the first sentence, any other closes the one before
+    if spans and (_bare(body) or (len(spans) == 1 and _bare(text[slice(*spans[0])]))):
         begin = spans.pop()[0]
-    spans.append((begin, begin + len(body) if begin >= start else start + len(piece.rstrip())))
+    spans.append((begin, start + len(piece.rstrip())))
     return stop
+
+
+def _bare(piece: str) -> bool:
+    """Whether a piece is nothing but tags."""
+    return piece[0] == "<" and not _TAG.sub("", piece).strip()
 
 
 def _ends_line(text: str, match: re.Match[str]) -> bool:
@@ -102,6 +116,25 @@ def _wrapped(text: str, match: re.Match[str]) -> bool:
     before = text[max(0, match.start() - 8) : match.start()].rstrip()[-1:]
     goes_on = before == "," or before.isalnum()
     return goes_on and text[match.end() : match.end() + 1].islower() and bool(_BREAK.fullmatch(match[0]))
+
+
+def _asked(text: str, match: re.Match[str]) -> bool:
+    """Whether a quoted question goes on, in scripts without spaces and case: 「好吗？」他问。"""
+    mark, stop = text[match.start("shut") - 1], match.end()
+    return mark in "？！" and match.start("shut") < match.end("shut") == stop and text[stop : stop + 1].isalpha()
+
+
+def _opens(text: str, start: int, stop: int) -> bool:
+    """Whether nothing but tags and space stands there."""
+    return stop - start < 200 and not _TAG.sub("", text[start:stop]).strip()
+
+
+def _counted(key: str, word: str) -> bool:
+    """Whether a word says which: no. 5, vol. II, fig. b; but "No. I left." and "One sec. A man came." """
+    if word in ("a", "A", "i", "I") and key in ("no", "sec"):
+        return False
+    alike = word.isupper() or word.islower()
+    return word[:1].isdigit() or len(word) == 1 or (alike and bool(_ROMAN.fullmatch(word.upper())))
 
 
 def _ends(text: str, start: int, match: re.Match[str], lower: bool) -> bool:
@@ -122,11 +155,12 @@ def _ends(text: str, start: int, match: re.Match[str], lower: bool) -> bool:
     if len(mark) > 1 or mark == "…":  # an ellipsis goes on in lower case
         i = word == "I" or word.startswith(("I'", "I’"))
         return lower or not (small or (i and len(mark) < 4))  # I mean... I left; but: that was it.... I left
-    token = text[max(start, match.start() - 30) : match.start()].rpartition(" ")[2].lstrip(_BRACKETS)
-    if token.isdigit() and len(token) < 3 and not text[start : match.start() - len(token)].strip():
+    token = text[max(start, match.start() - 30) : match.start()].rpartition(" ")[2]
+    token = token.rpartition(">")[2].lstrip(_BRACKETS)
+    if token.isdigit() and len(token) < 3 and _opens(text, start, match.start() - len(token)):
         return False  # "1. First" at the start
     key = token.lower()
-    if key in _NEVER:
+    if key in _NEVER or (key in _COUNT and _counted(key, word)):
         return False
     if key in _MAYBE or (_INITIAL.fullmatch(token) and token != "I"):
         return not word or (word.lower() in _STARTERS and (not small or lower))

@@ -28,6 +28,19 @@ SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
         ["我爱你。", "你呢？", "很好！！", "真的"],
         ["هل هذا جيد؟", "نعم.", "شكرا۔", "كتاب"],
         ["यह अच्छा है।", "बहुत अच्छा।"],
+        ["The answer is no.", "We left.", "No.", "I do not.", "A plain no.", "A man came.", "He is no. 5.", "So what."],
+        [
+            "Is it good?",
+            "No.",
+            "Not at all.",
+            "See nos. 3 and 4 in vol. II, ch. xiv, sec. 2, fig. b of vol. I.",
+            "Yes.",
+        ],
+        ["It took one sec.", "We left with Ed.", "He is 6 ft.", "The rest is no small feat.", "We saw Mt. Everest."],
+        ["In Roe v. Wade it was so.", "Ed. John Smith, dir. Ridley Scott.", "I ate a fig.", "The end."],
+        ["<b>Bold.</b>", "Next <i>one.</i>", 'Last <span class="x">of all!</span>', "<em>Here.</em>", "Done"],
+        ["<i>Help!</i> is a film.", '"<i>Really?</i>" he said.', "<b>1.</b> First point.", "<b>Dr. Smith</b> left."],
+        ["It is great!👍", "So good!", "Love it.❤️👨‍👩‍👧👍🏽", "And more!🎉", "so it was"],
     ],
 )
 def test_sentences_are_found(sentences):
@@ -52,6 +65,8 @@ def test_breaks():
             ["I cannot beat it.", "So be warned.", "But try.", "See www.Site.com now"],
         ),
         ("This is it.... I left. I mean... I stay", ["This is it....", "I left.", "I mean... I stay"]),
+        ("It ended.<b>It began</b> there.", ["It ended.", "<b>It began</b> there."]),
+        ("<div><div>\n<ul>1. One.", ["<div><div>\n<ul>1. One."]),
     ):
         found = [text[a:b] for a, b in split(text)]
         if wanted is None:
@@ -62,8 +77,16 @@ def test_breaks():
         assert found == wanted
 
 
+def test_a_quoted_question_goes_on_where_there_is_no_case():
+    for text, wanted in (
+        ("你说「好吗？」他问。我走了。", ["你说「好吗？」他问。", "我走了。"]),
+        ("“真的！”他说。「你好？」「再见。」他走了。", ["“真的！”他说。", "「你好？」", "「再见。」", "他走了。"]),
+    ):
+        assert [text[a:b] for a, b in split(text)] == wanted
+
+
 PIECES = st.sampled_from(
-    [*"a 1\n.!?…\"'”)。؟-\u2028\x1c", "The", "Dr", "  ", "...", "<br />", "<br", "</p>"],
+    [*"a 1\n.!?…\"'”)。؟-\u2028\x1c👍？」", "The", "Dr", "no", "  ", "...", "<br />", "<br", "</p>", "<b>", "</i>"],
 )
 
 
@@ -84,11 +107,15 @@ def test_spans_hold_all_but_space_in_order(text):
 
 
 @pytest.mark.parametrize(
-    "unit", [".", ".)", "<br ", "\n", " ", "1. ", '."', "。", "<br />", "- ", '. "', "a", "<br /> \n"]
+    "unit",
+    [
+        *(".", ".)", "<br ", "\n", " ", "1. ", '."', "。", "<br />", "- ", '. "', "a", "<br /> \n", "<div>"),
+        *('."</b>', ".<b>", "<b. ", ". <b>", ".</b .", "</b>", ".👍", "。</i>", "？」", "x 1. ", "no. "),
+    ],
 )
 def test_time_is_linear(unit):
     start = time.process_time()
-    split(unit * 50_000 + "x")
+    split(unit * 200_000 + "x")
     assert time.process_time() - start < 5
 
 
