@@ -82,7 +82,7 @@ def scene(look: dict[str, Any], measure: Measure) -> Scene:
 
 def _without_unread(view: Layout) -> int:
     """Take out what the model did not read, and say how many characters that was."""
-    left = sum(len(word.text) for line in view.lines for word in line.words if word.unread)
+    left = sum(word.end - word.start for line in view.lines for word in line.words if word.unread)
     for line in view.lines:
         line.words = [word for word in line.words if not word.unread]
     return left
@@ -138,6 +138,7 @@ class Pen:
         wide = self.measure(figure, 11)
         self.scene.texts.append(Text(edge - width - 5 - wide, middle + 4, wide, 11, figure, fill=SOFT, tip=tip))
         self._words(line.words, x + MARGIN, room - MARGIN, size)
+        self.down(max(0.0, top + height - self.y))  # a sentence of mere breaks has a bar too
         self.scene.boxes.append(Box(edge, top, 1, self.y - top, RULE))
 
     def _words(self, words: list[Any], x: float, room: float, size: float) -> None:

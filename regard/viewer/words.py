@@ -1,16 +1,20 @@
 """From token weights to a text one can read: word pieces joined to words, words set in their sentences.
 
-The weight of a word is the sum of its pieces, so that the words (with the special tokens) still add up to one.
+The weight of a word is the sum of its pieces, so that the words (with the special tokens) still add up to one. What is
+written <br /> is a line break: it is not drawn as a word, and its weight stands beside the text.
 """
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 MOST_HOP_TOKENS = 20_000  # hops times tokens that are drawn as texts side by side
+BREAK = re.compile(r"(?i)<br ?/?>")
+_BREAKS = re.compile(rf"{BREAK.pattern}(?:\s*+<br ?/?>)*+")
 
 
 @dataclass
@@ -45,7 +49,7 @@ class Line:
 @dataclass
 class Layout:
     lines: list[Line]
-    others: list[Word]  # special tokens and blank ones: they carry weight but have no place in the text
+    others: list[Word]  # special tokens, blank ones and line breaks: they carry weight but are no words of the text
     peak: float  # the weight of the strongest word
 
 
@@ -67,7 +71,8 @@ def layout(look: dict[str, Any]) -> Layout:
         word.tip = _tip(word, None, look["tokens"], look["weights"])
     _fill(lines, look["text"], words[-1].end if words else 0)
     for word in (word for line in lines for word in line.words):
-        word.parts = _parts(word, look["evidence"] or [])
+        word.parts = [(BREAK.sub("\n", part), own) for part, own in _parts(word, look["evidence"] or [])]
+        word.text = BREAK.sub("\n", word.text)
     return Layout([line for line in lines if line.words], others, peak)
 
 
@@ -116,14 +121,22 @@ def _join(look: dict[str, Any]) -> tuple[list[Word], list[Word]]:
     text, tokens, weights = look["text"], look["tokens"], look["weights"]
     words: list[Word] = []
     others: list[Word] = []
+    breaks = [found.span() for found in _BREAKS.finditer(text)]
+    broken: Word | None = None
     for group in _groups(look):
-        start, end = tokens[group[0]]["start"], max(tokens[i]["end"] for i in group)
-        inner = text[start:end].strip()  # byte-level pieces carry the space before them
-        start += len(text[start:end]) - len(text[start:end].lstrip())
-        end = start + len(inner)
+        whole = _trimmed(text, tokens[group[0]]["start"], max(tokens[i]["end"] for i in group))
+        start, end = _trimmed(text, *_beside(breaks, *whole))
         weight = None if weights is None else float(sum(weights[i] for i in group))
         read = words[-1].end if words else 0
-        if tokens[group[0]]["special"] or not inner:
+        special = tokens[group[0]]["special"]
+        if start == end and whole[0] < whole[1] and not special:
+            if broken is None:
+                broken = Word(*whole, "<br />", weight=weight, parts=[("<br />", False)])
+                others.append(broken)
+            elif weight is not None:
+                broken.weight = (broken.weight or 0.0) + weight
+            broken.tokens += group
+        elif special or start == end:
             label = "".join(tokens[i]["text"] for i in group).strip() or "␣"
             others.append(Word(start, end, label, weight=weight, tokens=group, parts=[(label, False)]))
         elif words and end <= read:  # the bytes of one character share its span
@@ -133,6 +146,21 @@ def _join(look: dict[str, Any]) -> tuple[list[Word], list[Word]]:
             start = max(start, read)
             words.append(Word(start, end, text[start:end], len(words), weight, tokens=group))
     return words, others
+
+
+def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    """A span without the space at its edges; byte-level pieces carry the space before them."""
+    start += len(text[start:end]) - len(text[start:end].lstrip())
+    return start, start + len(text[start:end].rstrip())
+
+
+def _beside(breaks: list[tuple[int, int]], start: int, end: int) -> tuple[int, int]:
+    """A span without the line breaks at its edges: some tokenizers cut film!<br /> into film!<br and />."""
+    at = bisect_right(breaks, start, key=lambda one: one[1])
+    first, last = breaks[at] if at < len(breaks) else (end, end)
+    if first <= start:
+        return min(last, end), end
+    return start, first if first < end <= last else end
 
 
 def _lines(look: dict[str, Any]) -> list[Line]:
@@ -160,7 +188,7 @@ def _fill(lines: list[Line], text: str, read: int) -> None:
             filled.append(word)
             cursor = word.end
         if stop > cursor:
-            unread = cursor >= read and bool(text[cursor:stop].strip())
+            unread = cursor >= read and bool(BREAK.sub("", text[cursor:stop]).strip())
             filled.append(Word(cursor, stop, text[cursor:stop], unread=unread))
         line.words = filled
 

@@ -136,6 +136,19 @@ def test_scripts_without_spaces_are_broken_anywhere_but_before_a_mark():
     assert not any(line[0] in "，。" for line in lines)
 
 
+@pytest.mark.parametrize("two_levels", [True, False])
+def test_a_line_break_is_drawn_as_one(two_levels):
+    look = plain("Bad film! <br /> <br /> I loved <br> it.")
+    look |= {"sentences": [[0, 4], [4, 8]]} | ({"sentence_weights": [0.5, 0.5]} if two_levels else {})
+    for given in (look, {**look, "sentence_weights": None, "hops": hops_of(look)}):
+        drawn = scene(given, estimated)
+        assert not any("br" in item.tip or "<" in getattr(item, "text", "") for item in [*drawn.boxes, *drawn.texts])
+        places = {text.text: text.y for text in drawn.texts if text.size == 18}
+        assert places["film!"] < places["I"] == places["loved"] < places["it."]
+    empty = scene({**plain("<br /> <br />"), "sentences": [[0, 2]], "sentence_weights": [1.0]}, estimated)
+    assert all(box.y + box.h <= empty.height for box in empty.boxes)
+
+
 def test_a_word_wider_than_the_line_is_cut():
     (first, *rest) = rows("x" * 300, 100)
     assert "".join(first + [w for row in rest for w in row]) == "x" * 300

@@ -65,6 +65,43 @@ def test_no_tokens_and_no_weights_still_show_the_text():
     assert [w.text for w in layout(made).lines[0].words] == ["plain"]
 
 
+BROKEN = "A film!<br /><br />I loved it.<BR>"
+
+
+@pytest.mark.parametrize(
+    "cuts",
+    [
+        ["A", " ", "film", "!", "<br />", "<br />", "I", " ", "loved", " ", "it", ".", "<BR>"],  # words
+        ["A", " fil", "m", "!", "<", "br", " /><", "br", " />", "I", " loved", " it", ".", "<", "BR", ">"],  # pieces
+        ["A", " ", "film!<br", " ", "/><br", " ", "/>I", " ", "loved", " ", "it.<BR>"],  # what stands between spaces
+        ["A", " ", "film!", "<br />", "<br", " />", "I", " ", "loved", " ", "it.", "<BR>"],
+    ],
+)
+def test_a_line_break_is_no_word_and_its_weight_stands_beside(cuts):
+    assert "".join(cuts) == BROKEN
+    spans, at = [], 0
+    for number, cut in enumerate(cuts):
+        if cut.strip():
+            spans.append((at, at + len(cut), number))
+        at += len(cut)
+    view = layout(tiny(BROKEN, spans, [1 / len(spans)] * len(spans)))
+    words = [word for line in view.lines for word in line.words]
+    assert "".join(text for word in words for text, _ in word.parts) == "A film!\n\nI loved it.\n"
+    assert "".join(word.text for word in words) == "A film!\n\nI loved it.\n"
+    assert not any(word.unread for word in words)
+    named = [word for word in words if word.number is not None]
+    assert [word.text for word in view.others] == ["<br />"]
+    assert "br" not in "".join(word.tip for word in named)
+    assert sum(word.weight or 0 for word in [*named, *view.others]) == pytest.approx(1)
+
+
+def test_a_text_of_breaks_has_no_words():
+    view = layout(tiny("<br /><br>", [(0, 6, 0), (6, 10, 1)], [0.3, 0.7]))
+    assert [(word.text, word.number, word.unread) for word in view.lines[0].words] == [("\n\n", None, False)]
+    assert view.others[0].tokens == [0, 1]
+    assert view.others[0].weight == pytest.approx(1)
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
