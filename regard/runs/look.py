@@ -120,7 +120,8 @@ class Reviewed(Subject):
         if label is not None and label not in run.labels:
             raise UserError(f"the run knows no label {label!r}; {nearest(label, run.labels)}")
         self.run, self.net, self.text = run, run.net, text
-        self.model_name, self.folder = run.settings.model_name, str(run.folder or "")
+        votes = f" × {run.settings.members}" if run.settings.members > 1 else ""
+        self.model_name, self.folder = run.settings.model_name + votes, str(run.folder or "")
         self.found = documents.encode([text], run.words, max_tokens=run.settings.data.max_tokens)
         encoding, n = run.words.encode(text), len(self.found.ids)
         self.offsets, words = encoding.offsets[:n] or [(0, len(text))], encoding.words[:n] or [0]

@@ -12,8 +12,10 @@ from regard.inspect.faithfulness import shortened
 from regard.runs.changes import Change, changed, parse
 from regard.runs.judging import EFFORT, judged, together, work
 from regard.runs.subject import MOST_CELLS, Subject
+from regard.viewer.words import BREAK
 
 MOST_HEADS = 400  # that are ablated one by one
+MOST_NAMED = 6  # sites in a note
 
 
 def seen_by(
@@ -28,10 +30,10 @@ def seen_by(
     another run."""
     found, recording = subject.seen()
     shown = [m for m in found if m.weights.shape[1] * m.weights.shape[2] <= MOST_CELLS]
-    left = len(found) + len(recording.passed) - len(shown)
+    left = [*recording.passed, *(m.site for m in found if all(m is not one for one in shown))]
     shown += through(shown)
     chances = subject.chances()
-    text, title = subject.text, subject.title
+    text, title = subject.text, re.sub(r"\s+", " ", BREAK.sub(" ", subject.title))
     data: dict[str, Any] = {
         "title": title if len(title) <= 60 else title[:57] + "...",
         "model": subject.model_name,
@@ -50,7 +52,7 @@ def seen_by(
         label = subject.labels[0] if len(subject.labels) == 1 and subject.labels[0] in chances else next(iter(chances))
         data["prediction"] = {"label": label, "probabilities": chances}
     if left:
-        data["notes"].append(f"Maps of more than {MOST_CELLS:,} cells are left out.")
+        data["notes"].append(f"Maps of more than {MOST_CELLS:,} cells are left out: {_sites(left)}.")
     if subject.labels:
         before = subject.whole()
         data["answer"] = float(before[0]) if len(before) == 1 else None
@@ -98,6 +100,12 @@ def through(found: Sequence[AttentionMap]) -> list[AttentionMap]:
                 name = f"{name}, {member}" if member else name
                 made.append(AttentionMap(name, rollout([m.weights.float() for m in layers]), axis, axis))
     return made
+
+
+def _sites(names: Sequence[str]) -> str:
+    """Names of sites in a row, the first few of many."""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
 
 
 def _member(site: str) -> str:

@@ -13,8 +13,8 @@ from itertools import pairwise
 from typing import Any
 
 MOST_HOP_TOKENS = 20_000  # hops times tokens that are drawn as texts side by side
-BREAK = re.compile(r"(?i)<br ?/?>")
-_BREAKS = re.compile(rf"{BREAK.pattern}(?:\s*+<br ?/?>)*+")
+BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
+_BREAKS = re.compile(r"<br ?/?>(?:\s*+<br ?/?>)*+", re.IGNORECASE)
 
 
 @dataclass
