@@ -19,6 +19,8 @@ from regard.errors import UserError
 from regard.runs.classifier import Classifier
 from regard.runs.start import train
 from regard.training import machine
+from regard.viewer.check import checked
+from regard.viewer.words import even_share
 
 MODELS = {"tfidf": "bag of words", "han": "hierarchical attention network", "transformer": "Transformer encoder"}
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -61,7 +63,7 @@ def demo(out: Path, *, reviews: int = 24_000, seed: int = 0) -> dict[str, Any]:
     known, unseen = made[:cut], made[cut:]
     console.print(f"{len(known):,} generated reviews to train on, {len(unseen):,} to measure on; for example:")
     console.print(f"  {known[0].text!r} -> {known[0].label}", markup=False, highlight=False)
-    rows, runs, curves = [], {}, []
+    rows, runs, curves, even = [], {}, [], 0.0
     for name, title in MODELS.items():
         console.rule(title)
         run = train(
@@ -74,17 +76,19 @@ def demo(out: Path, *, reviews: int = 24_000, seed: int = 0) -> dict[str, Any]:
             settings=SETTINGS[name],
         )
         runs[name] = run
+        share = None
+        if name != "tfidf":
+            share, even = on_evidence(run, unseen[:MEASURED])
         rows.append(
             {
                 "model": f"{title} ({name})",
                 "accuracy": run.evaluate(_table(unseen))["accuracy"],
-                "evidence": None if name == "tfidf" else _on_evidence(run, unseen[:MEASURED]),
+                "evidence": share,
                 "parameters": run.config["parameters"],
                 "seconds": run.config["seconds"],
             }
         )
         curves += _curve(out / name, title)
-    even = float(np.mean([sum(b - a for a, b in r.evidence) / len(r.text) for r in unseen[:MEASURED]]))
     shown = _report(rows, runs, curves, unseen, even, seed)
     page = out / "report.html"
     page.write_text(report.page(shown), encoding="utf-8")
@@ -99,11 +103,14 @@ def _table(reviews: list[Review]) -> Table:
     return Table(texts, labels, [], hashlib.sha256("\n".join(texts).encode()).hexdigest(), len(texts))
 
 
-def _on_evidence(run: Classifier, reviews: list[Review]) -> float:
-    """Mean share of the attention that falls on the deciding words."""
-    return float(
-        np.mean([run.look(r.text, evidence=r.evidence, faithful=False).data["evidence_share"] for r in reviews])
-    )
+def on_evidence(run: Classifier, reviews: list[Review]) -> tuple[float, float]:
+    """The mean share of the attention on the deciding words, and the share if it were spread evenly over the tokens."""
+    shares, even = [], []
+    for review in reviews:
+        seen = run.look(review.text, evidence=review.evidence, faithful=False).data
+        shares.append(seen["evidence_share"])
+        even.append(even_share(checked({**seen, "maps": []})))
+    return float(np.mean(shares)), float(np.mean(even))
 
 
 def _curve(folder: Path, title: str) -> list[dict[str, Any]]:
