@@ -98,16 +98,20 @@ def search(
             words = np.where(np.isfinite(values), words, end)
         final = words == end
         last = limits[rows] == step
-        _note(ends, final[:, :w] & np.isfinite(values[:, :w]), values, parents, rows, done, step, how)
-        done |= np.array([len(ends[row]) >= w for row in rows]) if final[:, :w].any() else False
+        ending = final.any()  # at most steps nothing ends, and there is nothing to sort out
+        if ending:
+            _note(ends, final[:, :w] & np.isfinite(values[:, :w]), values, parents, rows, done, step, how)
+            done |= np.array([len(ends[row]) >= w for row in rows])
         if last.any():  # what has not ended by now is taken as it is
             _cut(ends, scores, rows, last & ~done, step, how)
             done |= last
         if done.all():
             break
-        go = np.argsort(final, 1, kind="stable")[:, :w]  # the first w that do not end
-        values = np.where(final, np.float32(-np.inf), values)
-        values, parents, words = (np.take_along_axis(part, go, 1) for part in (values, parents, words))
+        if ending:
+            go = np.argsort(final, 1, kind="stable")  # the first w that do not end
+            values = np.where(final, np.float32(-np.inf), values)
+            values, parents, words = (np.take_along_axis(part, go, 1) for part in (values, parents, words))
+        values, parents, words = (np.ascontiguousarray(part[:, :w]) for part in (values, parents, words))
         history.add(b, rows, words, parents)
         if done.sum() >= 0.25 * len(done):  # leaving rows behind costs time too
             kept = np.flatnonzero(~done)

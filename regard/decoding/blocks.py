@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from threading import current_thread, main_thread
 
 import torch
 import torch.nn.functional as F
@@ -163,8 +164,9 @@ def attend(q: Tensor, keys: Tensor, values: Tensor, seen: Seen) -> Tensor:
 
 
 def gelu(x: Tensor) -> Tensor:
-    """F.gelu. oneDNN's, which torch calls, costs 10 to 20 µs a call, more than the work itself for a row or two."""
-    if x.numel() > _FEW or not torch.backends.mkldnn.enabled:
+    """F.gelu. oneDNN's, which torch calls, costs 10 to 20 µs a call, more than the work itself for a row or two. What
+    is switched off for it is so for all threads, so that only the first one does."""
+    if x.numel() > _FEW or not torch.backends.mkldnn.enabled or current_thread() is not main_thread():
         return F.gelu(x)
     torch.backends.mkldnn.enabled = False
     try:

@@ -51,7 +51,7 @@ def whole(weight: Tensor, bias: Tensor | None, relu: bool = False) -> Linear:
     if not ready and torch.get_num_threads() > 1:  # each reads a part, which is worth more than the better order
         return many
     few = (straight if ready else turned)(weight, bias, relu)
-    return lambda x: few(x) if len(x) == 1 else many(x)
+    return lambda x: few(x) if x.shape[0] == 1 else many(x)
 
 
 def packed(weight: Tensor, bias: Tensor | None, relu: bool = False) -> Linear:

@@ -9,6 +9,7 @@ in speakers.py. Sources end as they did in training; translations come without t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,16 @@ from regard.decoding.generate import still
 from regard.decoding.linears import WHOLE
 from regard.decoding.sampling import Sampling
 from regard.decoding.speakers import Prepared, Speaker, speaker
+from regard.decoding.spread import spread
 from regard.decoding.walkers import watched
 from regard.decoding.window import places
 from regard.errors import UserError
 
 ROOM = 1024
 """Places of the sources in a batch, padding included."""
+
+LEAST = 16
+"""Rows (sources times beams) that are worth a thread of their own."""
 
 
 class Interpreter:
@@ -65,14 +70,21 @@ class Interpreter:
         if isinstance(way, Prepared) and watched(self.model):
             way = speaker(self.model, never=self.never)
         found: list[list[Said]] = [[] for _ in sources]
-        lengths = [len(source) for source in sources]
+        parts = batches.plan([len(source) for source in sources], room, seed=0, epoch=0, shuffle=False)
+        beams = how.beams if isinstance(how, Beam) else 1
         with still(self.model), torch.inference_mode():
-            for part in batches.plan(lengths, room, seed=0, epoch=0, shuffle=False):
-                rows = [list(sources[i]) for i in part]
-                for i, said in zip(part, self._batch(way, rows, how, limit), strict=True):
+            if isinstance(way, Prepared):
+                made = spread(
+                    lambda part: self._batch(copy(way), [list(sources[i]) for i in part], how, limit),
+                    parts := shared(parts, torch.get_num_threads(), beams),
+                )
+            else:
+                made = enumerate(self._batch(way, [list(sources[i]) for i in part], how, limit) for part in parts)
+            for number, each in made:
+                for i, said in zip(parts[number], each, strict=True):
                     found[i] = said
                 if told is not None:
-                    told(len(part))
+                    told(len(each))
         return found
 
     def _batch(
@@ -88,6 +100,18 @@ class Interpreter:
         if isinstance(how, Sampling):
             return draw(way, rows, source, real, how, begin=self.begin, end=self.end, limits=limits)
         return search(way, source, real, how, begin=self.begin, end=self.end, limits=limits)
+
+
+def shared(parts: list[np.ndarray], threads: int, beams: int) -> list[np.ndarray]:
+    """Batches for so many threads: where there are fewer than threads, some are dealt out in turns, so that each has
+    short and long ones, as long as that leaves enough rows to read all weights for."""
+    if len(parts) >= threads:
+        return parts
+    found: list[np.ndarray] = []
+    for part in parts:
+        count = min(threads // len(parts), max(1, len(part) * beams // LEAST))
+        found += [part[i::count] for i in range(count)]
+    return found
 
 
 def draw(

@@ -297,7 +297,8 @@ static PyObject *attend(PyObject *self, PyObject *const *given, Py_ssize_t count
 #pragma omp parallel for num_threads((int)threads) schedule(static) if (threads > 1 && rows * n * wide > SMALL)
     for (long part = 0; part < threads; part++) {
         for (long row = rows * part / threads; row < rows * (part + 1) / threads; row++) {
-            long head = row % h, beam = row / h % w, item = row / (h * w), at = item * kb + head * kh;
+            /* beams inside heads: what one head regards is still near when the next beam comes */
+            long beam = row % w, head = row / w % h, item = row / (h * w), at = item * kb + head * kh;
             long from = item * qb + beam * qw + head * qh, to = at + (slot + beam) * far;
             if (new_keys) { /* seen by this beam alone, so that no other thread waits for it */
                 memcpy(keys + to, new_keys + from, wide * sizeof(float));
@@ -305,7 +306,7 @@ static PyObject *attend(PyObject *self, PyObject *const *given, Py_ssize_t count
             }
             regard_one(q + from, keys + at, values + at,
                        path ? path + (item * w + beam) * step : NULL, first ? first[item] : 0, last ? last[item] : n, far,
-                       wide, scratch + part * n, out + row * wide);
+                       wide, scratch + part * n, out + ((item * w + beam) * h + head) * wide);
         }
     }
     Py_END_ALLOW_THREADS

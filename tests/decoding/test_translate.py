@@ -155,11 +155,12 @@ def test_alone_is_as_in_a_batch_of_many(name):
             assert alone[0].score == pytest.approx(said[0].score, abs=1e-4)
 
 
-def test_finished_sentences_are_dropped_and_many_batches_come_back_in_order():
+def test_finished_sentences_are_dropped_and_many_batches_come_back_in_order(monkeypatch):
     model, dropped = made("transformer"), []
     writer = Interpreter(model)
-    select = writer._way.select
-    writer._way.select = lambda rows: (dropped.append(len(rows)), select(rows))[1]
+    select = Prepared.select
+    counted = lambda way, rows: (dropped.append(len(rows)), select(way, rows))[1]  # noqa: E731
+    monkeypatch.setattr(Prepared, "select", counted)
     whole = writer.write(SOURCES, how=Beam(3), limit=20)
     assert dropped
     told = []

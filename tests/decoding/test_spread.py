@@ -1,0 +1,73 @@
+"""Batches on threads of their own: the same translations, torch's threads as they were, errors and stops heard."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from regard.decoding import Beam, Interpreter
+from regard.decoding.spread import spread
+from regard.decoding.translate import LEAST, shared
+from regard.models import transformer
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_each_part_is_made_once_alone_on_its_core(two_threads):
+    def work(part: int) -> tuple[int, int, bool]:
+        return 10 * part, torch.get_num_threads(), torch.is_inference_mode_enabled()
+
+    with torch.inference_mode():
+        found = dict(spread(work, [3, 1, 4, 1, 5]))
+    assert found == {i: (10 * part, 1, True) for i, part in enumerate([3, 1, 4, 1, 5])}
+    assert torch.get_num_threads() == 2
+    assert dict(spread(work, [7])) == {0: (70, 2, False)}  # one part has all cores
+
+
+def test_an_error_in_a_part_is_heard_and_the_rest_is_left(two_threads):
+    begun = []
+
+    def work(part: int) -> int:
+        begun.append(part)
+        if part == 0:
+            raise ValueError("no such word")
+        return part
+
+    with pytest.raises(ValueError, match="no such word"):
+        list(spread(work, list(range(1000))))
+    assert len(begun) < 1000
+    assert torch.get_num_threads() == 2
+
+
+def test_few_rows_are_not_dealt_out():
+    rows = np.arange(16)
+    halves = shared([rows], 2, 5)
+    assert [half.tolist() for half in halves] == [rows[::2].tolist(), rows[1::2].tolist()]
+    assert len(shared([np.arange(2)], 2, 5)) == 1
+    assert len(shared([np.arange(LEAST)], 4, 1)) == 1
+    assert len(shared([rows, rows], 2, 5)) == 2
+
+
+@pytest.mark.parametrize("count", [1, 16, 70])
+def test_translations_do_not_hang_on_threads(two_threads, count: int):
+    torch.manual_seed(0)
+    model = transformer.Config(dim=32, hidden=64, layers=2, heads=2, norm="pre").build(101).eval()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.1 * torch.randn_like(p))
+    draw = np.random.default_rng(1)
+    sources = [[*draw.integers(6, 101, draw.integers(1, 30)).tolist(), 3] for _ in range(count)]
+    told: list[int] = []
+    made = [Interpreter(model).write(sources, how=Beam(3), limit=12, room=512, told=told.append)]
+    assert sum(told) == count
+    torch.set_num_threads(1)
+    made.append(Interpreter(model).write(sources, how=Beam(3), limit=12, room=512))
+    two, one = ([[said.ids for said in each] for each in found] for found in made)
+    assert two == one
