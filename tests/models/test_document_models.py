@@ -275,7 +275,7 @@ def table(n: int, seed: int) -> Table:
 
 
 SMALL = {
-    "self-attentive": {"embed": 16, "hidden": 12, "attention": 12, "hops": 3, "features": 16},
+    "self-attentive": {"embed": 16, "hidden": 12, "attention": 12, "hops": 3, "penalty": 0.1, "features": 16},
     "bilstm": {"embed": 16, "hidden": 12},
     "cnn": {"dim": 24, "layers": 3},
     "kim-cnn": {"embed": 16, "maps": 8},
