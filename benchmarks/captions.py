@@ -2,14 +2,15 @@
 
     python benchmarks/captions.py                          # three seeds, looking and blanked; hours on one core
     python benchmarks/captions.py --seeds 1 --blank 0      # one training that looks
-    python benchmarks/captions.py --again                  # measure kept runs again
+    python benchmarks/captions.py --again                  # only runs that are there
     python benchmarks/captions.py --seeds 1 --blank 1 --set train.epochs=1 --dry     # to see that it runs; no file
 
 BLEU-1 to 4 on the 1,000 dev pictures against all five references, letter case and punctuation aside; dev also chose the
 weights that are kept (by their loss), so figures are a little too good; the test part is not touched. The two that do
 not look: the caption that stands most often in the training part, with the best constant one of the training captions
 (by BLEU-4 on a part of it); and the same decoder trained on grey pictures, for a third of the passes: it can learn no
-more than which words follow which, and says the same of every picture. Runs are kept under --runs.
+more than which words follow which, and says the same of every picture. Runs are kept under --runs, each with what was
+measured of it (measured.json).
 """
 
 from __future__ import annotations
@@ -69,17 +70,24 @@ def constants(draws: int = 400) -> dict[str, Any]:
     return told
 
 
+def place(seed: int, blank: bool, runs: Path) -> Path:
+    return runs / f"flickr8k-{'blank' if blank else 'looking'}-{seed}"
+
+
 def trained(seed: int, blank: bool, changed: list[str], runs: Path) -> Any:
     settings = merge(load(ROOT / "recipes" / "flickr8k-caption.yaml"), overrides(changed))
     settings.pop("task")
     if blank:
         settings = merge(settings, {"data": {"blank": True}, "augment": {"zoom": 1.0, "flip": False, "light": 0.0}})
         settings["train"]["epochs"] //= 3
-    folder = runs / f"flickr8k-{'blank' if blank else 'looking'}-{seed}"
+    folder = place(seed, blank, runs)
     return regard.train("caption", settings={**settings, "seed": seed}, out=folder, resume=folder.exists())
 
 
 def measure(seed: int, blank: bool, changed: list[str], runs: Path) -> dict[str, Any]:
+    kept = place(seed, blank, runs) / "measured.json"
+    if kept.exists():
+        return json.loads(kept.read_text())
     run = trained(seed, blank, changed, runs)
     row: dict[str, Any] = {"seed": seed, "seconds": run.config["seconds"], "steps": run.config["steps"]}
     row["parameters"] = run.config["parameters"]
@@ -88,6 +96,7 @@ def measure(seed: int, blank: bool, changed: list[str], runs: Path) -> dict[str,
         row[name] = {key: found[key] for key in KEPT if key in found}
     shown = ", ".join(f"{name} {row[name]['bleu4']:.2f}" for name in WAYS)
     print(f"{'blanked' if blank else 'looking'} seed {seed}: BLEU-4 {shown}; {row['seconds']:.0f} s", flush=True)
+    kept.write_text(json.dumps(row) + "\n")
     return row
 
 
@@ -104,9 +113,7 @@ def main() -> None:
     for name, row in told["constant"].items():
         print(f"{name}: BLEU-4 {row['bleu4']:.2f}, {row['caption']!r}", flush=True)
     for name, blank, seeds in (("looking", False, args.seeds), ("blanked", True, args.blank)):
-        wanted = [
-            s for s in range(seeds) if not args.again or (args.runs / f"flickr8k-{name.replace('ed', '')}-{s}").exists()
-        ]
+        wanted = [s for s in range(seeds) if not args.again or place(s, blank, args.runs).exists()]
         told[name] = [measure(seed, blank, args.changed, args.runs) for seed in wanted]
     for way in WAYS:
         pairs = zip(told["looking"], told["blanked"], strict=False)
