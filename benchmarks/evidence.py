@@ -12,18 +12,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from seeds import accuracy, interval, percent, trained
 
-from regard.data.reviews import Review, generate
-from regard.runs.classifier import Classifier
+from regard.data.reviews import generate
+from regard.demo import on_evidence
 from regard.training import machine
-from regard.viewer.check import checked
-from regard.viewer.words import even_share
 
 LIGHT = {"dropout": 0.1}
 ROTARY = {"dim": 64, "hidden": 128, "positions": "rotary", "dropout": 0.0}
@@ -36,16 +32,6 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "tfidf": ({}, {}),
     "nb-svm": ({}, {}),
 }
-
-
-def on_evidence(run: Classifier, reviews: Sequence[Review]) -> tuple[float, float]:
-    """The mean share of the attention on the deciding words, and the share if it were spread evenly."""
-    shares, even = [], []
-    for review in reviews:
-        seen = run.look(review.text, evidence=review.evidence, faithful=False).data
-        shares.append(seen["evidence_share"])
-        even.append(even_share(checked({**seen, "maps": []})))
-    return float(np.mean(shares)), float(np.mean(even))
 
 
 def main() -> None:

@@ -186,7 +186,8 @@ def _train(task: str, data: list[str] | None) -> Any:
 
 def _measure(data: dict[str, Any]) -> str | None:
     """What ranks classifiers where none is named: by what training chooses its best model too."""
-    return "macro_f1" if data.get("class_weights") else "micro_f1" if data.get("labels") == "many" else None
+    weighed = data.get("class_weights") not in (None, "none")
+    return "macro_f1" if weighed else "micro_f1" if data.get("labels") == "many" else None
 
 
 def _lists(asked: dict[str, Any]) -> dict[str, Any]:
