@@ -215,19 +215,27 @@ Norm = Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor]]
 """x and y, or x alone, to their sum and its norm."""
 
 
+class LayerNorm:
+    """Of float32, by the kernel."""
+
+    def __init__(self, norm: nn.LayerNorm):
+        self.weight, self.eps = norm.weight.detach(), norm.eps
+        self.bias = torch.zeros_like(self.weight) if norm.bias is None else norm.bias.detach()
+
+    def __call__(self, x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
+        if x.dtype is torch.float32:
+            return native.add_norm(x, y, self.weight, self.bias, self.eps)
+        return _both(x if y is None else x + y, self._plain)
+
+    def _plain(self, x: Tensor) -> Tensor:
+        return torch.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+
+
 def prepared_norm(norm: nn.Module) -> Norm:
     """The norm of a sum without the way through a module."""
-    if type(norm) is not nn.LayerNorm:
-        return lambda x, y: _both(x if y is None else x + y, norm)
-    shape, eps, weight = norm.normalized_shape, norm.eps, norm.weight.detach()
-    bias = torch.zeros_like(weight) if norm.bias is None else norm.bias.detach()
-
-    def plain(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        return _both(x if y is None else x + y, lambda z: torch.layer_norm(z, shape, weight, bias, eps))
-
-    if not native.ready(weight):
-        return plain
-    return lambda x, y: native.add_norm(x, y, weight, bias, eps) if x.dtype is torch.float32 else plain(x, y)
+    if type(norm) is nn.LayerNorm and norm.weight is not None and native.ready(norm.weight):
+        return LayerNorm(norm)
+    return lambda x, y: _both(x if y is None else x + y, norm)
 
 
 def _both(whole: Tensor, norm: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:

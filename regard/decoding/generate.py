@@ -76,12 +76,14 @@ class Writer:
 def still(model: nn.Module) -> Iterator[None]:
     """A model in evaluation mode for a while, and as it is: prepared weights know nothing of autocast."""
     was = model.training
-    model.eval()
+    if was:  # to go through all modules takes as long as a few words of a small one
+        model.eval()
     try:
         with torch.autocast("cpu", enabled=False):
             yield
     finally:
-        model.train(was)
+        if was:
+            model.train()
 
 
 def generate(

@@ -1,8 +1,8 @@
 """Linear maps prepared for decoding, where a step is a few rows against every weight and reading the weights is what
 takes the time.
 
-    float32    several rows: in oneDNN's own order, made once; one row: as it is, by a kernel of regard.native that
-               reads it from end to end, or without it turned round once, which torch multiplies with faster
+    float32    in the order of a kernel of regard.native, made once; without it several rows in oneDNN's own order, and
+               one row turned round once, which torch multiplies with faster
     float16    the weight at half the bytes, rounded to 11 bits; the products are float32 (fbgemm)
     int8       the weight at a quarter of the bytes, a scale for each of its rows; the inputs are rounded too, by one
                scale for the whole batch, and the products are whole numbers (fbgemm)
@@ -37,20 +37,16 @@ def turned(weight: Tensor, bias: Tensor | None, relu: bool = False) -> Linear:
     return (lambda x: torch.addmm(add, x, across).relu_()) if relu else lambda x: torch.addmm(add, x, across)
 
 
-def straight(weight: Tensor, bias: Tensor | None, relu: bool = False) -> Linear:
-    """For one row, by the kernel, which takes half of oneDNN's time where a model does not fit into the caches."""
-    weight, add = weight.detach().contiguous(), None if bias is None else bias.detach()
-    return lambda x: native.row(x, weight, add, relu)
-
-
 def whole(weight: Tensor, bias: Tensor | None, relu: bool = False) -> Linear:
-    """float32. How many rows will come is not known, so both ways are kept."""
+    """float32. How many rows will come is not known, so without the kernel both ways are kept."""
+    if native.multiplies(weight):
+        return native.Product(weight, bias, relu)
     if not (torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled and weight.device.type == "cpu"):
         return turned(weight, bias, relu)
-    many, ready = packed(weight, bias, relu), native.ready(weight)
-    if not ready and torch.get_num_threads() > 1:  # each reads a part, which is worth more than the better order
+    many = packed(weight, bias, relu)
+    if torch.get_num_threads() > 1:  # each reads a part, which is worth more than the better order
         return many
-    few = (straight if ready else turned)(weight, bias, relu)
+    few = turned(weight, bias, relu)
     return lambda x: few(x) if x.shape[0] == 1 else many(x)
 
 

@@ -22,6 +22,7 @@ from regard import native
 from regard.decoding import linears
 from regard.decoding.blocks import Block, Seen, Stretch, prepare, prepared_norm
 from regard.decoding.cache import Cache
+from regard.decoding.fused import fuse
 from regard.decoding.walkers import watched
 from regard.errors import UserError
 from regard.memory import Memory
@@ -60,7 +61,7 @@ class Prepared:
         never: Iterable[int],
         precision: str,
     ):
-        self.readers, self.blocks, self.positions = readers, blocks, model.positions
+        self.readers, self.blocks, self.fused, self.positions = readers, blocks, fuse(blocks), model.positions
         self.read_norm = prepared_norm(getattr(model, "encoder_norm", nn.Identity()))
         self.norm = prepared_norm(getattr(model, "decoder_norm", nn.Identity()))
         weight, bias = model.embed.weight.detach(), model.bias.detach().clone()
@@ -69,6 +70,8 @@ class Prepared:
         extra = -len(weight) % BLOCK
         weight, bias = F.pad(weight, (0, 0, 0, extra)), F.pad(bias, (0, extra), value=-torch.inf)
         self.head = linears.linear(precision)(weight, bias)
+        self.unturned = self.embed.new_zeros(1, width := blocks[0].own.width)
+        self.unturned[:, : width // 2] = 1.0  # turned, it is the cosines and the sines of a place
 
     def read(self, source: Tensor, mask: Tensor | None, begin: int, room: int, beams: int) -> Tensor:
         self.hidden = None
@@ -102,8 +105,12 @@ class Prepared:
         at = range(self.said, self.said + 1)
         x = self.positions.embed(self.embed.index_select(0, words.view(-1))[:, None], at).flatten(0, 1)
         seen: Seen = self._stretch(parents) if self.native else self._bias(parents, at)
-        for block, cache, source in zip(self.blocks, self.caches, self.source, strict=True):
-            x = block(x, cache, source, at=at, seen=seen, source_seen=self.source_seen)
+        if self.fused is not None and isinstance(seen, Stretch) and isinstance(self.source_seen, Stretch):
+            turn = self.positions.rotate(self.unturned, at)[0] if self.positions.kind == "rotate" else None
+            x = self.fused.step(x, self.caches, self.source, seen, self.source_seen, turn)
+        else:
+            for block, cache, source in zip(self.blocks, self.caches, self.source, strict=True):
+                x = block(x, cache, source, at=at, seen=seen, source_seen=self.source_seen)
         self.said += 1
         return self.head(self.norm(x, None)[1]).view(b, w, -1)
 

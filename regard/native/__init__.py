@@ -1,9 +1,9 @@
-"""Kernels in C for what a step of decoding does between its matrix products; kernels.c, compiled at installation.
+"""Kernels in C for a step of decoding: few rows, and much to do with them; kernels.c, compiled at installation.
 
 Torch does the same in several passes over little data, and each costs a few microseconds before it begins. Where there
 was no compiler, or the tensors are not float32 on a processor, `ready` says no and the callers do it with torch.
 
-    row         weight x + bias of a single row
+    Product     x weightᵀ + bias, of a weight that was put in order (product.c)
     attend      softmax(q keysᵀ) values, of few queries that each see a stretch of keys or a path through them
     attend_own  the same of new places, whose keys and values are written first
     add_norm    x + y and its layer norm
@@ -16,6 +16,7 @@ import os
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 try:
@@ -28,6 +29,9 @@ OFF = "REGARD_TORCH_ONLY"
 them out."""
 
 BLOCK = 64
+
+PANEL = 32
+"""Outputs of a product whose weights lie together, as in product.h."""
 
 
 def ready(tensor: Tensor) -> bool:
@@ -44,14 +48,35 @@ def _floats(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def row(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
-    """weight x + bias of one row x (1, in), and max(0, ·) of it where asked for."""
-    x, out = _floats(x).contiguous(), _floats(weight).new_empty(1, len(weight))
-    kernels.row(  # type: ignore[union-attr]
-        x.data_ptr(), weight.data_ptr(), 0 if bias is None else bias.data_ptr(), out.data_ptr(),
-        *weight.shape, relu, torch.get_num_threads(),
-    )  # fmt: skip
-    return out
+class Product:
+    """x weightᵀ + bias, and max(0, ·) of it where asked for, of a weight (out, in) that is put in order once: panels of
+    32 outputs, the last one filled up with zeros. Only where `multiplies` says yes."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, relu: bool = False):
+        (self.outs, self.deep), self.relu = weight.shape, relu
+        extra = -self.outs % PANEL
+        panels = F.pad(_floats(weight.detach()), (0, 0, 0, extra)).view(-1, PANEL, self.deep)
+        self.weight = panels.transpose(1, 2).contiguous()
+        self.bias = None if bias is None else F.pad(_floats(bias.detach()), (0, extra)).contiguous()
+        self.where = self.weight.data_ptr(), 0 if self.bias is None else self.bias.data_ptr()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        rows, far = len(x), self.deep
+        if rows > 1 and far % 1024 == 0:  # rows 4 KiB apart would share a few lines of the cache
+            x = _floats(x).new_empty(rows, far := far + 16).narrow(1, 0, self.deep).copy_(x)
+        else:
+            x = _floats(x).contiguous()
+        out = x.new_empty(rows, self.outs)
+        kernels.product(  # type: ignore[union-attr]
+            x.data_ptr(), rows, far, self.deep, *self.where, self.outs, self.relu, out.data_ptr(), self.outs,
+            torch.get_num_threads(),
+        )  # fmt: skip
+        return out
+
+
+def multiplies(weight: Tensor) -> bool:
+    """Whether `Product` can take such a weight: it is made for the vectors of AVX2 and AVX-512."""
+    return ready(weight) and kernels.lanes(0) > 0  # type: ignore[union-attr]
 
 
 def attend(

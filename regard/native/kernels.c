@@ -1,9 +1,10 @@
 /* What a step of decoding does between its matrix products, each in one pass: attention of few queries, the norm of a
  * sum, and the likeliest ways to go on. Floats in, floats out; the caller (regard/native/__init__.py) says where they lie.
  *
- *   row         out = weight x + bias, of a single x: each thread reads its part of the weight once, from end to end
+ *   product     out = x weight^T + bias, of few rows (product.c)
  *   attend      out[b, w, h] = sum_t softmax_t(q[b, w, h] . k[b, h, s]) v[b, h, s],   s = path[b, w, t], or t itself
  *   add_norm    sum = x + y,   out = (sum - mean) / sqrt(var + eps) * weight + bias
+ *   block       a whole block of a decoder: products, attention and norms, with no way back to Python between them
  *   likeliest   of all beams and words, the k greatest of   log softmax(logits[b, w])[word] + score[b, w]
  *
  * There is no mask: what may be seen is a stretch of keys, or a path of places through those that beams have said. Work
@@ -15,6 +16,17 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "product.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#define PART omp_get_thread_num()
+#define PARTS omp_get_num_threads()
+#else
+#define PART 0
+#define PARTS 1
+#endif
 
 #if defined(__x86_64__) && defined(__linux__) && !defined(__clang__) && defined(__GNUC__) && __GNUC__ >= 12
 #define EACH_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -141,41 +153,9 @@ static void regard_one(const float *q, const float *keys, const float *values, c
 #undef PLACE
 }
 
-/* Some rows of a weight (.., wide) times x. */
-EACH_PROCESSOR
-static void rows_of(const float *x, const float *weight, const float *bias, long first, long last, long wide, long relu,
-                    float *restrict out) {
-    long row = first;
-    for (; row + 4 <= last; row += 4) {
-        const float *w0 = weight + row * wide, *w1 = w0 + wide, *w2 = w1 + wide, *w3 = w2 + wide;
-        float s0 = 0.0f, s1 = 0.0f, s2 = 0.0f, s3 = 0.0f;
-#pragma omp simd reduction(+ : s0, s1, s2, s3)
-        for (long i = 0; i < wide; i++) {
-            s0 += x[i] * w0[i];
-            s1 += x[i] * w1[i];
-            s2 += x[i] * w2[i];
-            s3 += x[i] * w3[i];
-        }
-        out[row] = s0;
-        out[row + 1] = s1;
-        out[row + 2] = s2;
-        out[row + 3] = s3;
-    }
-    for (; row < last; row++) {
-        float sum = 0.0f;
-#pragma omp simd reduction(+ : sum)
-        for (long i = 0; i < wide; i++) sum += x[i] * weight[row * wide + i];
-        out[row] = sum;
-    }
-    if (bias)
-        for (row = first; row < last; row++) out[row] += bias[row];
-    if (relu)
-        for (row = first; row < last; row++) out[row] = out[row] < 0.0f ? 0.0f : out[row];
-}
-
 EACH_PROCESSOR
 static void norm_one(const float *x, const float *y, const float *weight, const float *bias, long wide, float eps,
-                     float *restrict whole, float *restrict out) {
+                     float *whole, float *out) {
     float mean = 0.0f, spread = 0.0f;
     if (y) {
 #pragma omp simd
@@ -251,6 +231,171 @@ static void likeliest_of(const float *logits, const float *scores, long beams, l
     }
 }
 
+/* Queries (b, w, h) with their steps, and what they regard. */
+typedef struct {
+    const float *q;
+    long qb, qw, qh;
+    float *keys, *values;
+    long kb, kh, far;
+    const int32_t *path; /* (b, w, step), or NULL */
+    long step;
+    const int32_t *first, *last; /* (b,), or NULL */
+    long n;                      /* keys, or places of a path */
+    float *out;
+    long b, w, h, wide, apart; /* from a row of out to the next */
+    float *scratch;            /* n for each part */
+    const float *new_keys, *new_values; /* with q's steps, written to the places slot + w before; or NULL */
+    long slot;
+} Attention;
+
+static void attend_part(const Attention *a, long part, long parts) {
+    long rows = a->b * a->w * a->h, w = a->w, h = a->h, n = a->n;
+    for (long row = rows * part / parts; row < rows * (part + 1) / parts; row++) {
+        /* beams inside heads: what one head regards is still near when the next beam comes */
+        long beam = row % w, head = row / w % h, item = row / (h * w), at = item * a->kb + head * a->kh;
+        long from = item * a->qb + beam * a->qw + head * a->qh, to = at + (a->slot + beam) * a->far;
+        if (a->new_keys) { /* seen by this beam alone, so that no other thread waits for it */
+            memcpy(a->keys + to, a->new_keys + from, a->wide * sizeof(float));
+            memcpy(a->values + to, a->new_values + from, a->wide * sizeof(float));
+        }
+        regard_one(a->q + from, a->keys + at, a->values + at, a->path ? a->path + (item * w + beam) * a->step : NULL,
+                   a->first ? a->first[item] : 0, a->last ? a->last[item] : n, a->far, a->wide, a->scratch + part * n,
+                   a->out + (item * w + beam) * a->apart + head * a->wide);
+    }
+}
+
+/* Of a block, what is the same at each step; written by regard/decoding/fused.py, field by field. */
+typedef struct {
+    const float *weight, *bias;
+} Map;
+
+typedef struct {
+    const float *weight, *bias;
+    double eps;
+} Norm;
+
+typedef struct {
+    int64_t dim, heads, width, hidden, before; /* whether norms come before their parts */
+    Map qkv, own, query, source, up, down;     /* query.weight is NULL where there is no source */
+    Norm own_norm, source_norm, feed_norm;
+} Plan;
+
+/* And what is not. */
+typedef struct {
+    const float *x;
+    float *out;
+    long b, w;
+    float *keys, *values;
+    long places, slot;
+    const int32_t *path;
+    long path_step;
+    const int32_t *first;
+    long n;
+    float *source_keys, *source_values;
+    long source_places;
+    const int32_t *last;
+    const float *turn; /* cos and sin (width / 2 each) of this place, or NULL */
+    float *scratch;
+    long most;
+} Step;
+
+#define SPACED(n) ((n) % 1024 ? (n) : (n) + 16) /* rows 4 KiB apart would share a few lines of the cache */
+
+static long room(const Plan *p, long rows) {
+    long inner = p->heads * p->width;
+    return rows * (3 * SPACED(p->dim) + p->dim + 3 * inner + SPACED(inner) + SPACED(p->hidden));
+}
+
+static void norm_part(const Norm *norm, const float *x, long far, const float *y, long wide, long rows, float *whole,
+                      float *out, long part, long parts) {
+    for (long r = rows * part / parts; r < rows * (part + 1) / parts; r++)
+        norm_one(x + r * far, y ? y + r * wide : NULL, norm->weight, norm->bias, wide, (float)norm->eps, whole + r * far,
+                 out + r * far);
+}
+
+/* The pairs (i, i + half) of each head of queries and keys, turned by this place's angles (Su et al. 2021). */
+EACH_PROCESSOR
+static void turn_row(float *x, const float *turn, long heads, long width) {
+    long half = width / 2;
+    const float *c = turn, *s = turn + half;
+    for (long h = 0; h < heads; h++, x += width)
+        for (long i = 0; i < half; i++) {
+            float a = x[i], b = x[i + half];
+            x[i] = a * c[i] - b * s[i];
+            x[i + half] = b * c[i] + a * s[i];
+        }
+}
+
+#ifdef _OPENMP
+#define TOGETHER if (parts > 1) { _Pragma("omp barrier") }
+#else
+#define TOGETHER
+#endif
+
+static void block_part(const Plan *p, const Step *s, long part, long parts) {
+    long rows = s->b * s->w, dim = p->dim, inner = p->heads * p->width, wide = p->width;
+    long apart = SPACED(dim), inner_apart = SPACED(inner), hidden_apart = SPACED(p->hidden);
+    float *x = s->scratch, *sum = x + rows * apart, *normed = sum + rows * apart, *y = normed + rows * apart;
+    float *qkv = y + rows * dim, *context = qkv + rows * 3 * inner, *hidden = context + rows * inner_apart;
+    float *weights = hidden + rows * hidden_apart;
+    long from = rows * part / parts, to = rows * (part + 1) / parts;
+    const Norm *norms[3] = {&p->own_norm, &p->source_norm, &p->feed_norm};
+    for (long r = from; r < to; r++) memcpy(x + r * apart, s->x + r * dim, dim * sizeof(float));
+    int begun = 0;
+    for (int i = 0; i < 3; i++) {
+        if (i == 1 && !p->query.weight) continue;
+        const float *in = x;
+        if (p->before) {
+            norm_part(norms[i], x, apart, begun ? y : NULL, dim, rows, sum, normed, part, parts);
+            if (begun) {
+                float *other = x;
+                x = sum, sum = other;
+            }
+            in = normed;
+        }
+        begun = 1;
+        TOGETHER
+        Attention it = {.b = s->b, .w = s->w, .h = p->heads, .wide = wide, .apart = inner_apart, .out = context, .far = wide};
+        it.scratch = weights;
+        if (i == 0) {
+            product_part(in, rows, apart, dim, p->qkv.weight, p->qkv.bias, 3 * inner, 0, qkv, 3 * inner, part, parts);
+            TOGETHER
+            if (s->turn) {
+                for (long r = from; r < to; r++) turn_row(qkv + r * 3 * inner, s->turn, 2 * p->heads, wide);
+                TOGETHER
+            }
+            it.q = qkv, it.qb = 3 * s->w * inner, it.qw = 3 * inner, it.qh = wide;
+            it.new_keys = qkv + inner, it.new_values = qkv + 2 * inner, it.slot = s->slot;
+            it.keys = s->keys, it.values = s->values, it.kb = p->heads * s->places * wide, it.kh = s->places * wide;
+            it.path = s->path, it.step = s->path_step, it.first = s->first, it.n = s->n;
+        } else if (i == 1) {
+            product_part(in, rows, apart, dim, p->query.weight, p->query.bias, inner, 0, qkv, inner, part, parts);
+            TOGETHER
+            it.q = qkv, it.qb = s->w * inner, it.qw = inner, it.qh = wide;
+            it.keys = s->source_keys, it.values = s->source_values;
+            it.kb = p->heads * s->source_places * wide, it.kh = s->source_places * wide;
+            it.last = s->last, it.n = s->source_places;
+        }
+        if (i < 2) {
+            const Map *out = i ? &p->source : &p->own;
+            attend_part(&it, part, parts);
+            TOGETHER
+            product_part(context, rows, inner_apart, inner, out->weight, out->bias, dim, 0, y, dim, part, parts);
+        } else {
+            product_part(in, rows, apart, dim, p->up.weight, p->up.bias, p->hidden, 1, hidden, hidden_apart, part, parts);
+            TOGETHER
+            product_part(hidden, rows, hidden_apart, p->hidden, p->down.weight, p->down.bias, dim, 0, y, dim, part, parts);
+        }
+        TOGETHER
+        if (!p->before) norm_part(norms[i], x, apart, y, dim, rows, sum, x, part, parts);
+    }
+    for (long r = from; r < to; r++) {
+        const float *row = x + r * apart, *more = y + r * dim;
+        float *out = s->out + r * dim;
+        for (long i = 0; i < dim; i++) out[i] = p->before ? row[i] + more[i] : row[i];
+    }
+}
+
 /* From Python: whole numbers, of which some are addresses. */
 #define MOST 24 /* arguments */
 static int numbers(const char *name, PyObject *const *given, Py_ssize_t count, Py_ssize_t wanted, long long *to) {
@@ -265,17 +410,16 @@ static int numbers(const char *name, PyObject *const *given, Py_ssize_t count, P
     return 1;
 }
 
-/* x, weight, bias (or 0), out; rows, wide; relu; threads */
-static PyObject *row(PyObject *self, PyObject *const *given, Py_ssize_t count) {
+/* x, rows, from row to row, in; weight, bias (or 0), out; relu; to, from row to row; threads */
+static PyObject *product(PyObject *self, PyObject *const *given, Py_ssize_t count) {
     long long a[MOST];
-    if (!numbers("row", given, count, 8, a)) return NULL;
-    const float *x = (const float *)a[0], *weight = (const float *)a[1], *bias = (const float *)a[2];
-    float *out = (float *)a[3];
-    long rows = a[4], wide = a[5], relu = a[6], threads = a[7];
+    if (!numbers("product", given, count, 11, a)) return NULL;
+    long rows = a[1], far = a[2], deep = a[3], outs = a[6], apart = a[9], threads = a[10];
     Py_BEGIN_ALLOW_THREADS
-#pragma omp parallel for num_threads((int)threads) schedule(static) if (threads > 1 && rows * wide > SMALL)
+#pragma omp parallel for num_threads((int)threads) schedule(static) if (threads > 1 && rows * deep * outs > SMALL)
     for (long part = 0; part < threads; part++)
-        rows_of(x, weight, bias, rows * part / threads, rows * (part + 1) / threads, wide, relu, out);
+        product_part((const float *)a[0], rows, far, deep, (const float *)a[4], (const float *)a[5], outs, (int)a[7],
+                     (float *)a[8], apart, part, threads);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
@@ -286,29 +430,46 @@ static PyObject *row(PyObject *self, PyObject *const *given, Py_ssize_t count) {
 static PyObject *attend(PyObject *self, PyObject *const *given, Py_ssize_t count) {
     long long a[MOST];
     if (!numbers("attend", given, count, 24, a)) return NULL;
-    const float *q = (const float *)a[0], *new_keys = (const float *)a[21], *new_values = (const float *)a[22];
-    float *keys = (float *)a[4], *values = (float *)a[5];
-    const int32_t *path = (const int32_t *)a[9], *first = (const int32_t *)a[11], *last = (const int32_t *)a[12];
-    long qb = a[1], qw = a[2], qh = a[3], kb = a[6], kh = a[7], far = a[8], step = a[10], n = a[13];
-    float *out = (float *)a[14], *scratch = (float *)a[20];
-    long b = a[15], w = a[16], h = a[17], wide = a[18];
-    long threads = a[19], slot = a[23], rows = b * w * h;
+    Attention it = {
+        .q = (const float *)a[0], .qb = a[1], .qw = a[2], .qh = a[3], .keys = (float *)a[4], .values = (float *)a[5],
+        .kb = a[6], .kh = a[7], .far = a[8], .path = (const int32_t *)a[9], .step = a[10],
+        .first = (const int32_t *)a[11], .last = (const int32_t *)a[12], .n = a[13], .out = (float *)a[14], .b = a[15],
+        .w = a[16], .h = a[17], .wide = a[18], .apart = a[17] * a[18], .scratch = (float *)a[20],
+        .new_keys = (const float *)a[21], .new_values = (const float *)a[22], .slot = a[23],
+    };
+    long threads = a[19];
     Py_BEGIN_ALLOW_THREADS
-#pragma omp parallel for num_threads((int)threads) schedule(static) if (threads > 1 && rows * n * wide > SMALL)
-    for (long part = 0; part < threads; part++) {
-        for (long row = rows * part / threads; row < rows * (part + 1) / threads; row++) {
-            /* beams inside heads: what one head regards is still near when the next beam comes */
-            long beam = row % w, head = row / w % h, item = row / (h * w), at = item * kb + head * kh;
-            long from = item * qb + beam * qw + head * qh, to = at + (slot + beam) * far;
-            if (new_keys) { /* seen by this beam alone, so that no other thread waits for it */
-                memcpy(keys + to, new_keys + from, wide * sizeof(float));
-                memcpy(values + to, new_values + from, wide * sizeof(float));
-            }
-            regard_one(q + from, keys + at, values + at,
-                       path ? path + (item * w + beam) * step : NULL, first ? first[item] : 0, last ? last[item] : n, far,
-                       wide, scratch + part * n, out + ((item * w + beam) * h + head) * wide);
-        }
-    }
+#pragma omp parallel for num_threads((int)threads) schedule(static) if (threads > 1 && it.b * it.w * it.h * it.n * it.wide > SMALL)
+    for (long part = 0; part < threads; part++) attend_part(&it, part, threads);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+/* The address of a plan; rows, the most keys that are regarded, threads. How many floats of scratch `block` wants. */
+static PyObject *block_room(PyObject *self, PyObject *const *given, Py_ssize_t count) {
+    long long a[MOST];
+    if (!numbers("block_room", given, count, 4, a)) return NULL;
+    return PyLong_FromLong(room((const Plan *)a[0], a[1]) + a[2] * a[3]);
+}
+
+/* The address of a plan; x (b * w, dim), out; b, w; keys, values and places of the past (b, h, places, d), of which
+ * `slot` are taken; path (or 0), its step, first (or 0), n; keys, values, places, last (or 0) of the source; cos and sin
+ * of this place (or 0); scratch, its most keys; threads */
+static PyObject *block(PyObject *self, PyObject *const *given, Py_ssize_t count) {
+    long long a[MOST];
+    if (!numbers("block", given, count, 21, a)) return NULL;
+    const Plan *plan = (const Plan *)a[0];
+    Step step = {
+        .x = (const float *)a[1], .out = (float *)a[2], .b = a[3], .w = a[4], .keys = (float *)a[5],
+        .values = (float *)a[6], .places = a[7], .slot = a[8], .path = (const int32_t *)a[9], .path_step = a[10],
+        .first = (const int32_t *)a[11], .n = a[12], .source_keys = (float *)a[13], .source_values = (float *)a[14],
+        .source_places = a[15], .last = (const int32_t *)a[16], .turn = (const float *)a[17], .scratch = (float *)a[18],
+        .most = a[19],
+    };
+    long threads = a[20];
+    Py_BEGIN_ALLOW_THREADS
+#pragma omp parallel num_threads((int)threads) if (threads > 1)
+    block_part(plan, &step, PART, PARTS);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
@@ -358,8 +519,17 @@ static PyObject *likeliest(PyObject *self, PyObject *const *given, Py_ssize_t co
     Py_RETURN_NONE;
 }
 
+/* The most floats of a register that products may use from now on, or 0; how many they use. */
+static PyObject *lanes(PyObject *self, PyObject *const *given, Py_ssize_t count) {
+    long long a[MOST];
+    return numbers("lanes", given, count, 1, a) ? PyLong_FromLong(product_lanes((int)a[0])) : NULL;
+}
+
 static PyMethodDef METHODS[] = {
-    {"row", (PyCFunction)(void (*)(void))row, METH_FASTCALL, NULL},
+    {"product", (PyCFunction)(void (*)(void))product, METH_FASTCALL, NULL},
+    {"lanes", (PyCFunction)(void (*)(void))lanes, METH_FASTCALL, NULL},
+    {"block", (PyCFunction)(void (*)(void))block, METH_FASTCALL, NULL},
+    {"block_room", (PyCFunction)(void (*)(void))block_room, METH_FASTCALL, NULL},
     {"attend", (PyCFunction)(void (*)(void))attend, METH_FASTCALL, NULL},
     {"add_norm", (PyCFunction)(void (*)(void))add_norm, METH_FASTCALL, NULL},
     {"likeliest", (PyCFunction)(void (*)(void))likeliest, METH_FASTCALL, NULL},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -62,16 +62,35 @@ def test_new_places_are_written_and_seen_along_a_path(b: int, h: int, w: int, pa
     torch.testing.assert_close(found, attended(q, both[0], both[1], seen), atol=2e-5, rtol=1e-4)
 
 
-@given(st.integers(1, 70), st.integers(1, 67), st.booleans(), st.booleans(), st.integers(0, 10_000))
-@settings(max_examples=60, deadline=None)
-def test_a_row_times_a_weight(out: int, inside: int, biased: bool, relu: bool, seed: int):
+@pytest.fixture(params=[8, 16])
+def lanes(request: pytest.FixtureRequest):
+    """Products with registers of this many floats."""
+    if native.kernels.lanes(request.param) != request.param:  # type: ignore[union-attr]
+        native.kernels.lanes(16)  # type: ignore[union-attr]
+        pytest.skip(f"this processor has no registers of {request.param} floats")
+    yield request.param
+    native.kernels.lanes(16)  # type: ignore[union-attr]
+
+
+@given(
+    st.integers(1, 45), st.integers(1, 70), st.integers(1, 67) | st.just(1024), st.booleans(), st.booleans(),
+    st.integers(1, 3), st.integers(0, 10_000),
+)  # fmt: skip
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_rows_times_a_weight(
+    lanes: int, rows: int, out: int, inside: int, biased: bool, relu: bool, threads: int, seed: int
+):
     draw = torch.Generator().manual_seed(seed)
-    x, weight = torch.randn(1, inside, generator=draw), torch.randn(out, inside, generator=draw)
+    x, weight = torch.randn(rows, inside, generator=draw), torch.randn(out, inside, generator=draw)
     bias = torch.randn(out, generator=draw) if biased else None
-    wanted = torch.nn.functional.linear(x, weight, bias)
-    torch.testing.assert_close(
-        native.row(x, weight, bias, relu), wanted.relu() if relu else wanted, atol=1e-5, rtol=1e-4
-    )
+    wanted = torch.nn.functional.linear(x.double(), weight.double(), None if bias is None else bias.double()).float()
+    was = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = native.Product(weight, bias, relu)(x)
+    finally:
+        torch.set_num_threads(was)
+    torch.testing.assert_close(found, wanted.relu() if relu else wanted, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize(("rows", "wide"), [(1, 1), (3, 37), (80, 256), (131, 257)])
@@ -115,7 +134,7 @@ def test_wrong_arguments_are_refused():
     with pytest.raises(TypeError, match="takes 24 numbers, and was given 2"):
         native.kernels.attend(1, 2)  # type: ignore[union-attr]
     with pytest.raises(TypeError):
-        native.kernels.row(*"abcdefgh")  # type: ignore[union-attr]
+        native.kernels.product(*"abcdefghijk")  # type: ignore[union-attr]
 
 
 def test_without_the_kernels_torch_says_the_same(monkeypatch: pytest.MonkeyPatch):
@@ -144,7 +163,9 @@ def test_what_is_not_float32_is_refused_or_left_to_torch():
     from regard.decoding.blocks import prepared_norm
 
     with pytest.raises(TypeError, match="take float32, and were given"):
-        native.row(torch.zeros(1, 3).double(), torch.zeros(2, 3).double(), None, False)
+        native.Product(torch.zeros(2, 3).double(), None)
+    with pytest.raises(TypeError, match="take float32, and were given"):
+        native.Product(torch.zeros(2, 3), None)(torch.zeros(1, 3).double())
     norm = torch.nn.LayerNorm(4)
     x = torch.randn(2, 4, dtype=torch.bfloat16)
     whole, _ = prepared_norm(torch.nn.LayerNorm(4).bfloat16())(x, x)
@@ -154,7 +175,7 @@ def test_what_is_not_float32_is_refused_or_left_to_torch():
 
 def test_no_number_stays_none():
     bad = torch.tensor([[float("nan"), 1.0]])
-    assert native.row(bad, torch.ones(3, 2), None, True).isnan().all()
+    assert native.Product(torch.ones(3, 2), None, True)(bad).isnan().all()
     assert native.attend(bad[None, None], torch.ones(1, 1, 5, 2), torch.ones(1, 1, 5, 2)).isnan().all()
     assert native.add_norm(bad, None, torch.ones(2), torch.zeros(2), 1e-5)[1].isnan().all()
 

@@ -1,0 +1,108 @@
+"""A block in one call says what its parts say one after the other."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard import native
+from regard.decoding import Beam, Interpreter
+from regard.decoding.speakers import Prepared
+from regard.models import transformer
+
+pytestmark = pytest.mark.skipif(
+    native.kernels is None or not native.kernels.lanes(0), reason="no kernel for products on this machine"
+)
+
+SOURCES = [[7, 8, 9, 11, 12, 3], [10, 3], [13, 14, 15, 3]]
+
+
+def model(**changed: object) -> transformer.Transformer:
+    torch.manual_seed(0)
+    made = transformer.Transformer(transformer.Config(67, **{"dim": 44, "hidden": 29, "heads": 2} | changed)).eval()  # type: ignore[arg-type]
+    with torch.no_grad():
+        for p in made.parameters():
+            p.add_(0.2 * torch.randn_like(p))
+    return made
+
+
+def way(interpreter: Interpreter) -> Prepared:
+    assert isinstance(interpreter._way, Prepared)
+    return interpreter._way
+
+
+def walked(speaker: Prepared, fused: bool) -> list[Tensor]:
+    """The logits of three steps of beams that part, after one of the sentences was left behind."""
+    source = torch.tensor([text + [0] * (6 - len(text)) for text in SOURCES])
+    kept, speaker.fused = speaker.fused, speaker.fused if fused else None
+    try:
+        with torch.inference_mode():
+            found = [speaker.read(source, source > 0, 2, 9, 3)]
+            words, parents = torch.tensor([[5, 6, 7]] * 3), torch.zeros(3, 3, dtype=torch.long)
+            found.append(speaker.step(words, parents))
+            found.append(speaker.step(words + 9, torch.tensor([[0, 0, 2], [1, 2, 0], [2, 2, 2]])))
+            speaker.select(torch.tensor([0, 2]))
+            found.append(speaker.step(words[:2], torch.tensor([[1, 1, 0], [0, 2, 1]])))
+    finally:
+        speaker.fused = kept
+    return found
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_as_one_part_at_a_time(norm: str, positions: str, threads: int):
+    was = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        speaker = way(Interpreter(model(norm=norm, positions=positions)))
+        assert speaker.fused is not None
+        for one, other in zip(walked(speaker, True), walked(speaker, False), strict=True):
+            torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+    finally:
+        torch.set_num_threads(was)
+
+
+def test_wide_rows_are_kept_apart():
+    speaker = way(Interpreter(model(dim=1024, hidden=1024, heads=4, layers=1)))
+    for one, other in zip(walked(speaker, True), walked(speaker, False), strict=True):
+        torch.testing.assert_close(one, other, atol=2e-3, rtol=1e-3)
+
+
+def test_what_it_was_given_stays(monkeypatch: pytest.MonkeyPatch):
+    speaker = way(Interpreter(model()))
+    assert speaker.fused is not None
+    given: list[tuple[Tensor, Tensor]] = []
+    step = speaker.fused.step
+    monkeypatch.setattr(speaker.fused, "step", lambda x, *rest: given.append((x, x.clone())) or step(x, *rest))
+    walked(speaker, True)
+    assert len(given) == 4
+    assert all(torch.equal(x, before) for x, before in given)
+
+
+@pytest.mark.parametrize("precision", ["float16", "int8"])
+def test_other_products_go_one_part_at_a_time(precision: str):
+    assert way(Interpreter(model(), precision=precision)).fused is None
+
+
+def test_the_plan_is_as_long_as_the_kernel_reads():
+    """A field that is missing on one side shifts all behind it."""
+    speaker = way(Interpreter(model()))
+    assert speaker.fused is not None
+    room = native.kernels.block_room(speaker.fused.where[0], 3, 0, 1)  # type: ignore[union-attr]
+    assert room == 3 * (3 * 44 + 44 + 3 * 44 + 44 + 29)
+    assert speaker.fused.plans.dtype.itemsize == 8 * (5 + 6 * 2 + 3 * 3)
+
+
+def test_a_beam_says_the_same_in_one_thread_and_in_two():
+    made = model(positions="rotary", norm="pre")
+    was, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            said = Interpreter(made).write(SOURCES, how=Beam(4), limit=12)
+            found.append([one[0].ids for one in said])
+    finally:
+        torch.set_num_threads(was)
+    assert found[0] == found[1]
