@@ -12,7 +12,7 @@ setup(
     ext_modules=[
         Extension(
             "regard.native.kernels",
-            ["regard/native/kernels.c", "regard/native/product.c"],
+            ["regard/native/kernels.c", "regard/native/product.c", "regard/native/product8.c"],
             depends=["regard/native/product.h"],
             extra_compile_args=["/O2"] if sys.platform == "win32" else QUICK + THREADS,
             extra_link_args=THREADS if sys.platform == "linux" else [],

@@ -61,9 +61,8 @@ def taken(table: Table, rows: np.ndarray) -> Table:
 
 
 def pretrained(folder: Path) -> Path:
-    """A run of recipes/words.yaml on text without the sentences that are set aside."""
-    if (folder / "model.safetensors").exists():
-        return folder
+    """A run of recipes/words.yaml on text without the sentences that are set aside. One that was stopped goes on, and
+    one that is finished is only looked at."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     text = folder.with_suffix(".txt")
     reviews = read(DATA / "imdb" / "train.tsv.gz", text="3", label="0").texts

@@ -94,7 +94,7 @@ def sources(batch: int) -> list[list[int]]:
 
 def regard_contender(precision: str) -> Run:
     theirs = hugging_face()
-    ours = marian.Marian(convert.read_config(theirs.config.to_dict(), {}))
+    ours = marian.Marian(convert.read_config(theirs.config.to_dict(), {})).eval()
     ours.load_state_dict(convert.to_regard(theirs.state_dict(), ours.config))
     writer = Interpreter(ours, begin=BOS, end=EOS, precision=precision)
 

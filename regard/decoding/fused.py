@@ -23,7 +23,7 @@ from regard.memory import Memory
 
 _PLAN = np.dtype(
     [(name, np.int64) for name in ("dim", "heads", "width", "hidden", "before")]
-    + [(name, np.int64, 2) for name in ("qkv", "own", "query", "source", "up", "down")]
+    + [(name, np.int64, 5) for name in ("qkv", "own", "query", "source", "up", "down")]
     + [
         (name, [("weight", np.int64), ("bias", np.int64), ("eps", np.float64)])
         for name in ("own_norm", "source_norm", "feed_norm")
@@ -88,13 +88,13 @@ def _known(block: Block) -> bool:
     return (
         block.source is not None
         and block.feed.activation is None
-        and all(isinstance(part, native.Product) for part in _maps(block))
+        and all(isinstance(part, native.Product | native.Rounded) for part in _maps(block))
         and all(isinstance(norm, LayerNorm) for norm in _norms(block))
     )
 
 
 def _plan(block: Block) -> tuple[Any, ...]:
-    maps: list[native.Product] = _maps(block)
+    maps: list[native.Product | native.Rounded] = _maps(block)
     norms: list[LayerNorm] = _norms(block)
     return (
         maps[0].deep, block.own.heads, block.own.width, maps[4].outs, block.before,

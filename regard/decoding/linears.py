@@ -3,12 +3,12 @@ takes the time.
 
     float32    in the order of a kernel of regard.native, made once; without it several rows in oneDNN's own order, and
                one row turned round once, which torch multiplies with faster
-    float16    the weight at half the bytes, rounded to 11 bits; the products are float32 (fbgemm)
-    int8       the weight at a quarter of the bytes, a scale for each of its rows; the inputs are rounded too, by one
-               scale for the whole batch, and the products are whole numbers (fbgemm)
+    float16    the weight at half the bytes, rounded to 11 bits; the products are float32, by the kernel or by fbgemm
+    int8       the weight at a quarter of the bytes, a scale for each of its rows; the inputs are rounded too, and the
+               products are whole numbers: by a kernel of regard.native for AVX-512 VNNI, or by fbgemm
 
-So with int8, and only there, what a row gives hangs a little on the other rows of its batch. A scale for each row would
-undo that, at the price of one more pass over what comes in and one over what goes out.
+fbgemm has one scale of the inputs for the whole batch, so that there, and only there, what a row gives hangs a little
+on the other rows of its batch. The kernel has one for each row.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ def packed(weight: Tensor, bias: Tensor | None, relu: bool = False) -> Linear:
 
 
 def half(weight: Tensor, bias: Tensor | None, relu: bool = False) -> Linear:
+    if native.multiplies(weight):
+        return native.Product(weight, bias, relu, torch.float16)
     packed = torch.ops.quantized.linear_prepack_fp16(weight.detach(), None if bias is None else bias.detach())
     known = torch.ops.quantized
     product = known.linear_relu_dynamic_fp16.default if relu else known.linear_dynamic_fp16.default
@@ -68,6 +70,11 @@ def half(weight: Tensor, bias: Tensor | None, relu: bool = False) -> Linear:
 
 
 def eighth(weight: Tensor, bias: Tensor | None, relu: bool = False) -> Linear:
+    return native.Rounded(weight, bias, relu) if native.rounds(weight) else fbgemm(weight, bias, relu)
+
+
+def fbgemm(weight: Tensor, bias: Tensor | None, relu: bool = False) -> Linear:
+    """int8, where there is no kernel."""
     weight = weight.detach()
     # Seven bits: fbgemm adds products of pairs in sixteen, which eight would overflow on processors without VNNI.
     scales = (weight.abs().amax(1).double() / 63).clamp_min(1e-8)

@@ -4,6 +4,7 @@ Torch does the same in several passes over little data, and each costs a few mic
 was no compiler, or the tensors are not float32 on a processor, `ready` says no and the callers do it with torch.
 
     Product     x weightᵀ + bias, of a weight that was put in order (product.c)
+    Rounded     the same, rounded to eight bits (product8.c)
     attend      softmax(q keysᵀ) values, of few queries that each see a stretch of keys or a path through them
     attend_own  the same of new places, whose keys and values are written first
     add_norm    x + y and its layer norm
@@ -50,33 +51,71 @@ def _floats(tensor: Tensor) -> Tensor:
 
 class Product:
     """x weightᵀ + bias, and max(0, ·) of it where asked for, of a weight (out, in) that is put in order once: panels of
-    32 outputs, the last one filled up with zeros. Only where `multiplies` says yes."""
+    32 outputs, the last one filled up with zeros. In `kept`, float32 or float16; the products are float32. Only where
+    `multiplies` says yes."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, relu: bool = False):
+    def __init__(
+        self, weight: Tensor, bias: Tensor | None, relu: bool = False, kept: torch.dtype = torch.float32
+    ) -> None:
         (self.outs, self.deep), self.relu = weight.shape, relu
-        extra = -self.outs % PANEL
-        panels = F.pad(_floats(weight.detach()), (0, 0, 0, extra)).view(-1, PANEL, self.deep)
-        self.weight = panels.transpose(1, 2).contiguous()
-        self.bias = None if bias is None else F.pad(_floats(bias.detach()), (0, extra)).contiguous()
-        self.where = self.weight.data_ptr(), 0 if self.bias is None else self.bias.data_ptr()
+        panels = _filled(_floats(weight.detach())).view(-1, PANEL, self.deep)
+        self.weight = panels.transpose(1, 2).to(kept).contiguous()
+        self.bias = None if bias is None else _filled(_floats(bias.detach()))
+        self.where = 8 * kept.itemsize, self.weight.data_ptr(), _address(self.bias), 0, 0
 
     def __call__(self, x: Tensor) -> Tensor:
         rows, far = len(x), self.deep
         if rows > 1 and far % 1024 == 0:  # rows 4 KiB apart would share a few lines of the cache
             x = _floats(x).new_empty(rows, far := far + 16).narrow(1, 0, self.deep).copy_(x)
-        else:
-            x = _floats(x).contiguous()
-        out = x.new_empty(rows, self.outs)
-        kernels.product(  # type: ignore[union-attr]
-            x.data_ptr(), rows, far, self.deep, *self.where, self.outs, self.relu, out.data_ptr(), self.outs,
-            torch.get_num_threads(),
-        )  # fmt: skip
-        return out
+        return _product(self, x if far > self.deep else x.contiguous(), far, 0)
+
+
+class Rounded:
+    """The same with the weight rounded to eight bits, a step for each output, and x too, a step for each row: four
+    times as many products at once. Only where `rounds` says yes."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, relu: bool = False):
+        (self.outs, self.deep), self.relu = weight.shape, relu
+        weight = _filled(_floats(weight.detach()))
+        self.steps = (weight.abs().amax(1) / 127).clamp_min(1e-30)
+        whole = F.pad((weight / self.steps[:, None]).round(), (0, -self.deep % 4))
+        self.sums = 128 * whole.sum(1).int()
+        self.weight = whole.to(torch.int8).view(-1, PANEL, whole.shape[1] // 4, 4).transpose(1, 2).contiguous()
+        self.bias = None if bias is None else _filled(_floats(bias.detach()))
+        self.where = 8, self.weight.data_ptr(), _address(self.bias), self.steps.data_ptr(), self.sums.data_ptr()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        room = kernels.rounded_bytes(len(x), self.deep)  # type: ignore[union-attr]
+        scratch = torch.empty(room, dtype=torch.uint8)
+        return _product(self, x.contiguous(), self.deep, scratch.data_ptr())
+
+
+def _product(of: Product | Rounded, x: Tensor, far: int, scratch: int) -> Tensor:
+    rows, out = len(x), _floats(x).new_empty(len(x), of.outs)
+    kernels.product(  # type: ignore[union-attr]
+        x.data_ptr(), rows, far, of.deep, *of.where, of.outs, of.relu, out.data_ptr(), of.outs, scratch,
+        torch.get_num_threads(),
+    )  # fmt: skip
+    return out
+
+
+def _filled(tensor: Tensor) -> Tensor:
+    """With as many rows as whole panels have."""
+    return F.pad(tensor, (0, 0) * (tensor.dim() - 1) + (0, -len(tensor) % PANEL)).contiguous()
+
+
+def _address(tensor: Tensor | None) -> int:
+    return 0 if tensor is None else tensor.data_ptr()
 
 
 def multiplies(weight: Tensor) -> bool:
     """Whether `Product` can take such a weight: it is made for the vectors of AVX2 and AVX-512."""
     return ready(weight) and kernels.lanes(0) > 0  # type: ignore[union-attr]
+
+
+def rounds(weight: Tensor) -> bool:
+    """Whether `Rounded` can take such a weight: it is made for AVX-512 VNNI."""
+    return ready(weight) and kernels.rounded_bytes(1, 1) > 0  # type: ignore[union-attr]
 
 
 def attend(

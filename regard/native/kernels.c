@@ -1,7 +1,7 @@
 /* What a step of decoding does between its matrix products, each in one pass: attention of few queries, the norm of a
  * sum, and the likeliest ways to go on. Floats in, floats out; the caller (regard/native/__init__.py) says where they lie.
  *
- *   product     out = x weight^T + bias, of few rows (product.c)
+ *   product     out = x weight^T + bias, of few rows (product.c, product8.c)
  *   attend      out[b, w, h] = sum_t softmax_t(q[b, w, h] . k[b, h, s]) v[b, h, s],   s = path[b, w, t], or t itself
  *   add_norm    sum = x + y,   out = (sum - mean) / sqrt(var + eps) * weight + bias
  *   block       a whole block of a decoder: products, attention and norms, with no way back to Python between them
@@ -266,7 +266,11 @@ static void attend_part(const Attention *a, long part, long parts) {
 
 /* Of a block, what is the same at each step; written by regard/decoding/fused.py, field by field. */
 typedef struct {
-    const float *weight, *bias;
+    int64_t bits; /* of a weight: 32, 16 or 8 */
+    const void *weight;
+    const float *bias;
+    const float *steps; /* and sums: of eight bits */
+    const int32_t *sums;
 } Map;
 
 typedef struct {
@@ -301,9 +305,32 @@ typedef struct {
 
 #define SPACED(n) ((n) % 1024 ? (n) : (n) + 16) /* rows 4 KiB apart would share a few lines of the cache */
 
+static long rounded_room(const Plan *p, long rows) {
+    long inner = p->heads * p->width, most = p->dim > inner ? p->dim : inner;
+    return p->qkv.bits == 8 ? product8_bytes(rows, most > p->hidden ? most : p->hidden) / sizeof(float) + 1 : 0;
+}
+
 static long room(const Plan *p, long rows) {
     long inner = p->heads * p->width;
-    return rows * (3 * SPACED(p->dim) + p->dim + 3 * inner + SPACED(inner) + SPACED(p->hidden));
+    return rounded_room(p, rows) + rows * (3 * SPACED(p->dim) + p->dim + 3 * inner + SPACED(inner) + SPACED(p->hidden));
+}
+
+#ifdef _OPENMP
+#define TOGETHER if (parts > 1) { _Pragma("omp barrier") }
+#else
+#define TOGETHER
+#endif
+
+/* A product of all threads; the rows are rounded first where the weight is, into `rounded`. */
+static void multiply(const Map *map, const float *x, long rows, long far, long deep, long outs, int relu, float *out,
+                     long apart, float *rounded, long part, long parts) {
+    if (map->bits > 8) {
+        product_part(x, rows, far, deep, map->weight, map->bits == 16, map->bias, outs, relu, out, apart, part, parts);
+        return;
+    }
+    product8_round(x, rows, far, deep, rounded, part, parts);
+    TOGETHER
+    product8_part(rounded, rows, deep, map->weight, map->steps, map->sums, map->bias, outs, relu, out, apart, part, parts);
 }
 
 static void norm_part(const Norm *norm, const float *x, long far, const float *y, long wide, long rows, float *whole,
@@ -326,18 +353,12 @@ static void turn_row(float *x, const float *turn, long heads, long width) {
         }
 }
 
-#ifdef _OPENMP
-#define TOGETHER if (parts > 1) { _Pragma("omp barrier") }
-#else
-#define TOGETHER
-#endif
-
 static void block_part(const Plan *p, const Step *s, long part, long parts) {
     long rows = s->b * s->w, dim = p->dim, inner = p->heads * p->width, wide = p->width;
     long apart = SPACED(dim), inner_apart = SPACED(inner), hidden_apart = SPACED(p->hidden);
     float *x = s->scratch, *sum = x + rows * apart, *normed = sum + rows * apart, *y = normed + rows * apart;
     float *qkv = y + rows * dim, *context = qkv + rows * 3 * inner, *hidden = context + rows * inner_apart;
-    float *weights = hidden + rows * hidden_apart;
+    float *rounded = hidden + rows * hidden_apart, *weights = rounded + rounded_room(p, rows);
     long from = rows * part / parts, to = rows * (part + 1) / parts;
     const Norm *norms[3] = {&p->own_norm, &p->source_norm, &p->feed_norm};
     for (long r = from; r < to; r++) memcpy(x + r * apart, s->x + r * dim, dim * sizeof(float));
@@ -358,7 +379,7 @@ static void block_part(const Plan *p, const Step *s, long part, long parts) {
         Attention it = {.b = s->b, .w = s->w, .h = p->heads, .wide = wide, .apart = inner_apart, .out = context, .far = wide};
         it.scratch = weights;
         if (i == 0) {
-            product_part(in, rows, apart, dim, p->qkv.weight, p->qkv.bias, 3 * inner, 0, qkv, 3 * inner, part, parts);
+            multiply(&p->qkv, in, rows, apart, dim, 3 * inner, 0, qkv, 3 * inner, rounded, part, parts);
             TOGETHER
             if (s->turn) {
                 for (long r = from; r < to; r++) turn_row(qkv + r * 3 * inner, s->turn, 2 * p->heads, wide);
@@ -369,7 +390,7 @@ static void block_part(const Plan *p, const Step *s, long part, long parts) {
             it.keys = s->keys, it.values = s->values, it.kb = p->heads * s->places * wide, it.kh = s->places * wide;
             it.path = s->path, it.step = s->path_step, it.first = s->first, it.n = s->n;
         } else if (i == 1) {
-            product_part(in, rows, apart, dim, p->query.weight, p->query.bias, inner, 0, qkv, inner, part, parts);
+            multiply(&p->query, in, rows, apart, dim, inner, 0, qkv, inner, rounded, part, parts);
             TOGETHER
             it.q = qkv, it.qb = s->w * inner, it.qw = inner, it.qh = wide;
             it.keys = s->source_keys, it.values = s->source_values;
@@ -377,14 +398,13 @@ static void block_part(const Plan *p, const Step *s, long part, long parts) {
             it.last = s->last, it.n = s->source_places;
         }
         if (i < 2) {
-            const Map *out = i ? &p->source : &p->own;
             attend_part(&it, part, parts);
             TOGETHER
-            product_part(context, rows, inner_apart, inner, out->weight, out->bias, dim, 0, y, dim, part, parts);
+            multiply(i ? &p->source : &p->own, context, rows, inner_apart, inner, dim, 0, y, dim, rounded, part, parts);
         } else {
-            product_part(in, rows, apart, dim, p->up.weight, p->up.bias, p->hidden, 1, hidden, hidden_apart, part, parts);
+            multiply(&p->up, in, rows, apart, dim, p->hidden, 1, hidden, hidden_apart, rounded, part, parts);
             TOGETHER
-            product_part(hidden, rows, hidden_apart, p->hidden, p->down.weight, p->down.bias, dim, 0, y, dim, part, parts);
+            multiply(&p->down, hidden, rows, hidden_apart, p->hidden, dim, 0, y, dim, rounded, part, parts);
         }
         TOGETHER
         if (!p->before) norm_part(norms[i], x, apart, y, dim, rows, sum, x, part, parts);
@@ -410,18 +430,25 @@ static int numbers(const char *name, PyObject *const *given, Py_ssize_t count, P
     return 1;
 }
 
-/* x, rows, from row to row, in; weight, bias (or 0), out; relu; to, from row to row; threads */
+/* x, rows, from row to row, in; bits, weight, bias, steps, sums (0 where there are none), out; relu; to, from row to row;
+ * scratch of `rounded_bytes` for eight bits; threads */
 static PyObject *product(PyObject *self, PyObject *const *given, Py_ssize_t count) {
     long long a[MOST];
-    if (!numbers("product", given, count, 11, a)) return NULL;
-    long rows = a[1], far = a[2], deep = a[3], outs = a[6], apart = a[9], threads = a[10];
+    if (!numbers("product", given, count, 15, a)) return NULL;
+    Map map = {a[4], (const void *)a[5], (const float *)a[6], (const float *)a[7], (const int32_t *)a[8]};
+    long rows = a[1], far = a[2], deep = a[3], outs = a[9], apart = a[12], threads = a[14];
     Py_BEGIN_ALLOW_THREADS
-#pragma omp parallel for num_threads((int)threads) schedule(static) if (threads > 1 && rows * deep * outs > SMALL)
-    for (long part = 0; part < threads; part++)
-        product_part((const float *)a[0], rows, far, deep, (const float *)a[4], (const float *)a[5], outs, (int)a[7],
-                     (float *)a[8], apart, part, threads);
+#pragma omp parallel num_threads((int)threads) if (threads > 1 && rows * deep * outs > SMALL)
+    multiply(&map, (const float *)a[0], rows, far, deep, outs, (int)a[10], (float *)a[11], apart, (float *)a[13], PART, PARTS);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
+}
+
+/* Rows, in: bytes of scratch for a product of rounded rows; 0 where this processor has none. */
+static PyObject *rounded_bytes(PyObject *self, PyObject *const *given, Py_ssize_t count) {
+    long long a[MOST];
+    if (!numbers("rounded_bytes", given, count, 2, a)) return NULL;
+    return PyLong_FromLong(product8_ready() ? product8_bytes(a[0], a[1]) : 0);
 }
 
 /* q, its steps (b, w, h); keys, values, their steps (b, h, key); path, its step, first, last (addresses or 0); n keys or
@@ -527,6 +554,7 @@ static PyObject *lanes(PyObject *self, PyObject *const *given, Py_ssize_t count)
 
 static PyMethodDef METHODS[] = {
     {"product", (PyCFunction)(void (*)(void))product, METH_FASTCALL, NULL},
+    {"rounded_bytes", (PyCFunction)(void (*)(void))rounded_bytes, METH_FASTCALL, NULL},
     {"lanes", (PyCFunction)(void (*)(void))lanes, METH_FASTCALL, NULL},
     {"block", (PyCFunction)(void (*)(void))block, METH_FASTCALL, NULL},
     {"block_room", (PyCFunction)(void (*)(void))block_room, METH_FASTCALL, NULL},

@@ -1,6 +1,7 @@
 /* Each tile is some rows of x against one panel of the weight. Its sums stay in registers until they are done: as many
  * rows as registers hold, 14 of two vectors of sixteen floats (AVX-512), or 6 of two of eight (AVX2). A row's numbers are
  * broadcast from where they lie, so that x is not copied, and the next panel is fetched while this one is multiplied.
+ * Weights of sixteen bits are made floats as they are read: half the bytes, and the same products.
  *
  * Libraries for large products put both sides in order first, which costs more than it brings for the rows of a step.
  */
@@ -10,16 +11,25 @@
 
 #if defined(__x86_64__) && defined(__linux__) && !defined(__clang__) && defined(__GNUC__) && __GNUC__ >= 12
 
+#include <immintrin.h>
+
 typedef float v8 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef float v16 __attribute__((vector_size(64), aligned(4), may_alias));
 
+#define WIDE __attribute__((target("arch=x86-64-v4")))
+#define NARROW __attribute__((target("arch=x86-64-v3")))
 #define UNROLL _Pragma("GCC unroll 16")
 
+#define FLOATS16(w) (*(const v16 *)(w))
+#define FLOATS8(w) (*(const v8 *)(w))
+#define HALVES16(w) ((v16)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(w))))
+#define HALVES8(w) ((v8)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(w))))
+
 /* `rows` is known where this is inlined. Three rows share a pointer: an address may have one or two steps added. */
-#define TILE(name, vec, lanes, most)                                                                                   \
-    static inline __attribute__((always_inline)) void name(const int rows, const float *x, long far, const float *w,   \
-                                                           long deep, const float *bias, int relu, float *out,         \
-                                                           long apart) {                                               \
+#define TILE(target, name, vec, lanes, most, type, load)                                                               \
+    target static inline __attribute__((always_inline)) void name(                                                     \
+        const int rows, const float *x, long far, const type *w, long deep, const float *bias, int relu, float *out,   \
+        long apart) {                                                                                                  \
         vec sums[most][2];                                                                                             \
         const char *at[(most + 2) / 3];                                                                                \
         long step = far * (long)sizeof(float), ahead = deep * PANEL;                                                   \
@@ -30,9 +40,9 @@ typedef float v16 __attribute__((vector_size(64), aligned(4), may_alias));
             __builtin_prefetch(out + r * apart + 2 * lanes - 1, 1);                                                    \
         }                                                                                                              \
         for (long i = 0; i < deep; i++, w += PANEL) {                                                                  \
-            vec left = *(const vec *)w, right = *(const vec *)(w + lanes);                                             \
+            vec left = load(w), right = load(w + lanes);                                                               \
             __builtin_prefetch(w + ahead, 0, 2);                                                                       \
-            if (2 * lanes == PANEL) __builtin_prefetch(w + ahead + 16, 0, 2);                                          \
+            if (2 * lanes * sizeof(type) == 128) __builtin_prefetch(w + ahead + lanes, 0, 2);                          \
             UNROLL for (int r = 0; r < rows; r++) {                                                                    \
                 float s = *(const float *)(at[r / 3] + r % 3 * step);                                                  \
                 sums[r][0] += s * left;                                                                                \
@@ -51,30 +61,40 @@ typedef float v16 __attribute__((vector_size(64), aligned(4), may_alias));
         }                                                                                                              \
     }
 
-TILE(tile16, v16, 16, 14)
-TILE(tile8, v8, 8, 6)
+TILE(WIDE, tile16, v16, 16, 14, float, FLOATS16)
+TILE(NARROW, tile8, v8, 8, 6, float, FLOATS8)
+TILE(WIDE, half16, v16, 16, 14, uint16_t, HALVES16)
+TILE(NARROW, half8, v8, 8, 6, uint16_t, HALVES8)
 
-typedef void Tile(int rows, const float *x, long far, const float *w, long deep, const float *bias, int relu, float *out,
+typedef void Tile(int rows, const float *x, long far, const void *w, long deep, const float *bias, int relu, float *out,
                   long apart);
 
-#define CASE16(n) case n: tile16(n, x, far, w, deep, bias, relu, out, apart); break;
-__attribute__((target("arch=x86-64-v4")))
-static void rows16(int rows, const float *x, long far, const float *w, long deep, const float *bias, int relu, float *out,
-                   long apart) {
-    switch (rows) {
-        CASE16(1) CASE16(2) CASE16(3) CASE16(4) CASE16(5) CASE16(6) CASE16(7)
-        CASE16(8) CASE16(9) CASE16(10) CASE16(11) CASE16(12) CASE16(13) CASE16(14)
-    }
-}
+#define CASE(name, n) case n: name(n, x, far, w, deep, bias, relu, out, apart); break;
+#define CASES6(name) CASE(name, 1) CASE(name, 2) CASE(name, 3) CASE(name, 4) CASE(name, 5) CASE(name, 6)
+#define CASES14(name)                                                                                                  \
+    CASES6(name) CASE(name, 7) CASE(name, 8) CASE(name, 9) CASE(name, 10) CASE(name, 11) CASE(name, 12) CASE(name, 13) \
+    CASE(name, 14)
 
-#define CASE8(n) case n: tile8(n, x, far, w, deep, bias, relu, out, apart); break;
-__attribute__((target("arch=x86-64-v3")))
-static void rows8(int rows, const float *x, long far, const float *w, long deep, const float *bias, int relu, float *out,
-                  long apart) {
-    for (int half = 0; half < 2; half++, w += 16, out += 16, bias = bias ? bias + 16 : 0) {
-        switch (rows) { CASE8(1) CASE8(2) CASE8(3) CASE8(4) CASE8(5) CASE8(6) }
+/* A whole panel at once, or the two halves of it one after the other. */
+#define PANEL_AT_ONCE(name, tile)                                                                                      \
+    WIDE static void name(int rows, const float *x, long far, const void *w, long deep, const float *bias, int relu,   \
+                          float *out, long apart) {                                                                    \
+        switch (rows) { CASES14(tile) }                                                                                \
     }
-}
+
+#define PANEL_IN_HALVES(name, tile, type)                                                                              \
+    NARROW static void name(int rows, const float *x, long far, const void *given, long deep, const float *bias,       \
+                            int relu, float *out, long apart) {                                                        \
+        const type *w = given;                                                                                         \
+        for (int half = 0; half < 2; half++, w += 16, out += 16, bias = bias ? bias + 16 : 0) {                        \
+            switch (rows) { CASES6(tile) }                                                                             \
+        }                                                                                                              \
+    }
+
+PANEL_AT_ONCE(wide_floats, tile16)
+PANEL_AT_ONCE(wide_halves, half16)
+PANEL_IN_HALVES(narrow_floats, tile8, float)
+PANEL_IN_HALVES(narrow_halves, half8, uint16_t)
 
 static int allowed = 16;
 
@@ -84,13 +104,14 @@ int product_lanes(int most) {
     return allowed >= 8 && __builtin_cpu_supports("x86-64-v3") ? 8 : 0;
 }
 
-void product_part(const float *x, long rows, long far, long deep, const float *weight, const float *bias, long outs,
-                  int relu, float *out, long apart, long part, long parts) {
+void product_part(const float *x, long rows, long far, long deep, const void *weight, int half, const float *bias,
+                  long outs, int relu, float *out, long apart, long part, long parts) {
     int wide = product_lanes(0) == 16;
-    Tile *tile = wide ? rows16 : rows8;
+    Tile *tile = wide ? (half ? wide_halves : wide_floats) : half ? narrow_halves : narrow_floats;
     long most = wide ? 14 : 6, tiles = (rows + most - 1) / most, panels = (outs + PANEL - 1) / PANEL;
     for (long panel = panels * part / parts; panel < panels * (part + 1) / parts; panel++) {
-        const float *w = weight + panel * PANEL * deep, *add = bias ? bias + panel * PANEL : 0;
+        const char *w = (const char *)weight + panel * PANEL * deep * (half ? sizeof(uint16_t) : sizeof(float));
+        const float *add = bias ? bias + panel * PANEL : 0;
         long start = panel * PANEL, left = outs - start;
         for (long t = 0; t < tiles; t++) {
             long from = rows * t / tiles, count = rows * (t + 1) / tiles - from;
@@ -110,7 +131,7 @@ void product_part(const float *x, long rows, long far, long deep, const float *w
 
 int product_lanes(int most) { return 0; }
 
-void product_part(const float *x, long rows, long far, long deep, const float *weight, const float *bias, long outs,
-                  int relu, float *out, long apart, long part, long parts) {}
+void product_part(const float *x, long rows, long far, long deep, const void *weight, int half, const float *bias,
+                  long outs, int relu, float *out, long apart, long part, long parts) {}
 
 #endif

@@ -81,9 +81,22 @@ def test_what_it_was_given_stays(monkeypatch: pytest.MonkeyPatch):
     assert all(torch.equal(x, before) for x, before in given)
 
 
+def test_other_parts_go_one_at_a_time():
+    assert way(Interpreter(model(mechanism="dot", positions="t5"))).fused is not None  # but a bias is not its own
+    made = model()
+    made.decoder[0].feed.activation = torch.nn.functional.gelu
+    assert way(Interpreter(made)).fused is None
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("precision", ["float16", "int8"])
-def test_other_products_go_one_part_at_a_time(precision: str):
-    assert way(Interpreter(model(), precision=precision)).fused is None
+def test_weights_of_fewer_bits(norm: str, precision: str):
+    if precision == "int8" and not native.rounds(torch.zeros(1)):
+        pytest.skip("no kernel for eight bits on this processor")
+    speaker = way(Interpreter(model(norm=norm, hidden=130), precision=precision))
+    assert speaker.fused is not None
+    for one, other in zip(walked(speaker, True), walked(speaker, False), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
 
 
 def test_the_plan_is_as_long_as_the_kernel_reads():
@@ -92,7 +105,7 @@ def test_the_plan_is_as_long_as_the_kernel_reads():
     assert speaker.fused is not None
     room = native.kernels.block_room(speaker.fused.where[0], 3, 0, 1)  # type: ignore[union-attr]
     assert room == 3 * (3 * 44 + 44 + 3 * 44 + 44 + 29)
-    assert speaker.fused.plans.dtype.itemsize == 8 * (5 + 6 * 2 + 3 * 3)
+    assert speaker.fused.plans.dtype.itemsize == 8 * (5 + 6 * 5 + 3 * 3)
 
 
 def test_a_beam_says_the_same_in_one_thread_and_in_two():

@@ -74,23 +74,75 @@ def lanes(request: pytest.FixtureRequest):
 
 @given(
     st.integers(1, 45), st.integers(1, 70), st.integers(1, 67) | st.just(1024), st.booleans(), st.booleans(),
-    st.integers(1, 3), st.integers(0, 10_000),
+    st.sampled_from([torch.float32, torch.float16]), st.integers(1, 3), st.integers(0, 10_000),
 )  # fmt: skip
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_rows_times_a_weight(
-    lanes: int, rows: int, out: int, inside: int, biased: bool, relu: bool, threads: int, seed: int
+    lanes: int,
+    rows: int,
+    out: int,
+    inside: int,
+    biased: bool,
+    relu: bool,
+    kept: torch.dtype,
+    threads: int,
+    seed: int,
 ):
     draw = torch.Generator().manual_seed(seed)
     x, weight = torch.randn(rows, inside, generator=draw), torch.randn(out, inside, generator=draw)
     bias = torch.randn(out, generator=draw) if biased else None
-    wanted = torch.nn.functional.linear(x.double(), weight.double(), None if bias is None else bias.double()).float()
+    rounded = weight.to(kept).double()
+    wanted = torch.nn.functional.linear(x.double(), rounded, None if bias is None else bias.double()).float()
     was = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        found = native.Product(weight, bias, relu)(x)
+        found = native.Product(weight, bias, relu, kept)(x)
     finally:
         torch.set_num_threads(was)
     torch.testing.assert_close(found, wanted.relu() if relu else wanted, atol=1e-4, rtol=1e-4)
+
+
+eight = pytest.mark.skipif(not native.rounds(torch.zeros(1)), reason="no kernel for eight bits on this processor")
+
+
+@eight
+@given(
+    st.integers(1, 45), st.integers(1, 70), st.integers(1, 67) | st.just(4096), st.booleans(), st.booleans(),
+    st.integers(1, 3), st.integers(0, 10_000),
+)  # fmt: skip
+@settings(max_examples=150, deadline=None)
+def test_rows_and_a_weight_of_eight_bits(
+    rows: int, out: int, inside: int, biased: bool, relu: bool, threads: int, seed: int
+):
+    draw = torch.Generator().manual_seed(seed)
+    x, weight = torch.randn(rows, inside, generator=draw), torch.randn(out, inside, generator=draw)
+    bias = torch.randn(out, generator=draw) if biased else None
+
+    def rounded(given: Tensor) -> Tensor:
+        step = given.abs().amax(1, keepdim=True) / 127
+        return (given / step).round().double() * step.double()
+
+    wanted = torch.nn.functional.linear(rounded(x), rounded(weight), None if bias is None else bias.double()).float()
+    was = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = native.Rounded(weight, bias, relu)(x)
+        alone = native.Rounded(weight, bias, relu)(x[-1:])
+    finally:
+        torch.set_num_threads(was)
+    # A number in the middle of two steps may go either way.
+    slack = 1.5 * (x.abs().amax() * weight.abs().amax() / 127).item()
+    torch.testing.assert_close(found, wanted.relu() if relu else wanted, atol=slack, rtol=1e-4)
+    assert torch.equal(alone, found[-1:])
+
+
+@eight
+def test_eight_bits_of_nothing_and_of_no_number():
+    product = native.Rounded(torch.zeros(3, 5), torch.tensor([0.0, 1.0, -torch.inf]))
+    assert product(torch.ones(2, 5)).tolist() == [[0.0, 1.0, -torch.inf]] * 2
+    assert product(torch.zeros(1, 5)).tolist() == [[0.0, 1.0, -torch.inf]]
+    bad = native.Rounded(torch.ones(3, 2), None)(torch.tensor([[float("nan"), 1.0], [1.0, float("inf")], [1.0, 2.0]]))
+    assert bad.isnan().all(1).tolist() == [True, True, False]
 
 
 @pytest.mark.parametrize(("rows", "wide"), [(1, 1), (3, 37), (80, 256), (131, 257)])
@@ -134,7 +186,7 @@ def test_wrong_arguments_are_refused():
     with pytest.raises(TypeError, match="takes 24 numbers, and was given 2"):
         native.kernels.attend(1, 2)  # type: ignore[union-attr]
     with pytest.raises(TypeError):
-        native.kernels.product(*"abcdefghijk")  # type: ignore[union-attr]
+        native.kernels.product(*"abcdefghijklmno")  # type: ignore[union-attr]
 
 
 def test_without_the_kernels_torch_says_the_same(monkeypatch: pytest.MonkeyPatch):
