@@ -28,7 +28,9 @@ Optimizer = Annotated[str | None, typer.Option(help="adamw or muon. [adamw]")]
 BatchTokens = Annotated[int | None, typer.Option(min=1, help="Tokens in a batch. [4096]")]
 Accumulate = Annotated[int | None, typer.Option(min=1, help="Compute each batch in N parts. [1]")]
 Patience = Annotated[int | None, typer.Option(min=1, help="Stop after N evaluations without gain.")]
-Average = Annotated[float | None, typer.Option(help="Keep a moving average of the weights with this decay: 0.999.")]
+Average = Annotated[
+    float | None, typer.Option(help="Keep a moving average of the weights, as of checkpoints, with this decay: 0.999.")
+]
 Precision = Annotated[str | None, typer.Option(help="32, auto, bf16-mixed or 16-mixed. [32]")]
 Devices = Annotated[int | None, typer.Option(min=1, help="Processes or accelerators. [1]")]
 Nodes = Annotated[int | None, typer.Option(min=1, help="Machines, under torchrun. [1]")]

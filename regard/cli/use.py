@@ -79,7 +79,7 @@ def evaluate(
     ] = None,
     precision: Annotated[
         str | None,
-        typer.Option(help="Translators: float32, float16, or int8 (where texts hang on their batch). [float32]"),
+        typer.Option(help="Translators: float32, float16 or int8 (rounded, faster). [float32]"),
     ] = None,
     alignments: Annotated[Path | None, typer.Option(help="Translators: true links (Pharaoh) of words.")] = None,
     consensus: Annotated[int | None, typer.Option(min=2, help="Captioners: of so many drawn, the agreed one.")] = None,

@@ -96,9 +96,11 @@ def test_rows_times_a_weight(
     was = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        found = native.Product(weight, bias, relu, kept)(x)
+        product = native.Product(weight, bias, relu, kept)
+        found, alone = product(x), product(x[rows // 2 : rows // 2 + 1])
     finally:
         torch.set_num_threads(was)
+    assert torch.equal(alone[0], found[rows // 2])  # to the bit, whatever stands beside it
     torch.testing.assert_close(found, wanted.relu() if relu else wanted, atol=1e-4, rtol=1e-4)
 
 
