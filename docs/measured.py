@@ -118,12 +118,18 @@ def context() -> Row:
 def evidence() -> Row:
     models = result("evidence")["models"]
     told = ", ".join(
-        f"{n} {100 * r['evidence']['mean']:.0f} % (evenly {100 * r['even']['mean']:.0f} %), right {_right(r)}"
+        f"{n} {100 * r['evidence']['mean']:.0f} % ({_seeds(r['evidence'])}; evenly {100 * r['even']['mean']:.0f} %), "
+        f"right {_right(r)}"
         if "evidence" in r
         else f"{n} right {_right(r)}"
         for n, r in models.items()
     )
-    return "attention on the words that decide, generated reviews", told, "python benchmarks/evidence.py"
+    what = "attention on the words that decide, generated reviews, three seeds (least and most)"
+    return what, told, "python benchmarks/evidence.py"
+
+
+def _seeds(found: dict) -> str:
+    return f"{100 * min(found['values']):.0f} to {100 * max(found['values']):.0f}"
 
 
 def _right(row: dict) -> str:

@@ -42,8 +42,8 @@ def translate(
     precision: Annotated[
         str,
         typer.Option(
-            help="Of the weights: float32, or float16 or int8 (rounded, faster). Where the processor has no AVX-512 VNNI, "
-            "a translation in int8 may hang on the lines that it is translated with."
+            help="Of the weights: float32, or float16 or int8 (rounded, faster). Without AVX-512 VNNI a "
+            "translation in int8 may hang on the lines that it is translated with."
         ),
     ] = "float32",
     import_: Imports = None,
