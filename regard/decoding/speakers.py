@@ -61,7 +61,8 @@ class Prepared:
         never: Iterable[int],
         precision: str,
     ):
-        self.readers, self.blocks, self.fused, self.positions = readers, blocks, fuse(blocks), model.positions
+        self.readers, self.blocks, self.positions = readers, blocks, model.positions
+        self.fused = fuse(blocks, model.positions)
         self.read_norm = prepared_norm(getattr(model, "encoder_norm", nn.Identity()))
         self.norm = prepared_norm(getattr(model, "decoder_norm", nn.Identity()))
         weight, bias = model.embed.weight.detach(), model.bias.detach().clone()
@@ -70,8 +71,6 @@ class Prepared:
         extra = -len(weight) % BLOCK
         weight, bias = F.pad(weight, (0, 0, 0, extra)), F.pad(bias, (0, extra), value=-torch.inf)
         self.head = linears.linear(precision)(weight, bias)
-        self.unturned = self.embed.new_zeros(1, width := blocks[0].own.width)
-        self.unturned[:, : width // 2] = 1.0  # turned, it is the cosines and the sines of a place
 
     def read(self, source: Tensor, mask: Tensor | None, begin: int, room: int, beams: int) -> Tensor:
         self.hidden = None
@@ -106,8 +105,7 @@ class Prepared:
         x = self.positions.embed(self.embed.index_select(0, words.view(-1))[:, None], at).flatten(0, 1)
         seen: Seen = self._stretch(parents) if self.native else self._bias(parents, at)
         if self.fused is not None and isinstance(seen, Stretch) and isinstance(self.source_seen, Stretch):
-            turn = self.positions.rotate(self.unturned, at)[0] if self.positions.kind == "rotate" else None
-            x = self.fused.step(x, self.caches, self.source, seen, self.source_seen, turn)
+            x = self.fused.step(x, self.caches, seen, at, self.source, self.source_seen)
         else:
             for block, cache, source in zip(self.blocks, self.caches, self.source, strict=True):
                 x = block(x, cache, source, at=at, seen=seen, source_seen=self.source_seen)

@@ -20,6 +20,7 @@ from regard import native
 from regard.decoding import linears
 from regard.decoding.blocks import Block, Seen, Stretch, prepare, prepared_norm
 from regard.decoding.cache import Cache
+from regard.decoding.fused import fuse
 from regard.decoding.padding import left
 from regard.errors import UserError
 from regard.memory import after
@@ -89,7 +90,7 @@ class Remembered:
 
 class Prepared:
     def __init__(self, model: GPT, blocks: list[Block], precision: str = "float32"):
-        self.model, self.blocks = model, blocks
+        self.model, self.blocks, self.fused = model, blocks, fuse(blocks, model.positions)
         self.positions, self.embed = model.positions, model.embed.weight.detach()
         self.norm, self.head = prepared_norm(model.norm), model.head
         if getattr(model, "adaptive", None) is None:
@@ -120,8 +121,11 @@ class Prepared:
         column = range(n, n + 1)
         x = self.positions.embed(self._words(ids), self.at).flatten(0, 1)
         seen: Seen = self.stretch or self._bias(column)
-        for block, cache in zip(self.blocks, self.caches, strict=True):
-            x = block(x, cache, at=column, seen=seen)
+        if self.fused is not None and isinstance(seen, Stretch):
+            x = self.fused.step(x, self.caches, seen, column)
+        else:
+            for block, cache in zip(self.blocks, self.caches, strict=True):
+                x = block(x, cache, at=column, seen=seen)
         self.at = self.at + 1 if isinstance(self.at, Tensor) else range(n + 1, n + 2)
         return self.head(self.norm(x, None)[1])
 

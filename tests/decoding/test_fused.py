@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from regard import native
-from regard.decoding import Beam, Interpreter
+from regard.decoding import Beam, Interpreter, walkers
 from regard.decoding.speakers import Prepared
-from regard.models import transformer
+from regard.decoding.walkers import walker
+from regard.models import gpt, transformer
 
 pytestmark = pytest.mark.skipif(
     native.kernels is None or not native.kernels.lanes(0), reason="no kernel for products on this machine"
@@ -84,7 +85,7 @@ def test_what_it_was_given_stays(monkeypatch: pytest.MonkeyPatch):
 def test_other_parts_go_one_at_a_time():
     assert way(Interpreter(model(mechanism="dot", positions="t5"))).fused is not None  # but a bias is not its own
     made = model()
-    made.decoder[0].feed.activation = torch.nn.functional.gelu
+    made.decoder[0].feed.activation = torch.nn.functional.silu
     assert way(Interpreter(made)).fused is None
 
 
@@ -105,7 +106,34 @@ def test_the_plan_is_as_long_as_the_kernel_reads():
     assert speaker.fused is not None
     room = native.kernels.block_room(speaker.fused.where[0], 3, 0, 1)  # type: ignore[union-attr]
     assert room == 3 * (3 * 44 + 44 + 3 * 44 + 44 + 29)
-    assert speaker.fused.plans.dtype.itemsize == 8 * (5 + 6 * 5 + 3 * 3)
+    assert speaker.fused.plans.dtype.itemsize == native.kernels.PLAN  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_gpt(positions: str, precision: str, threads: int):
+    torch.manual_seed(0)
+    made = gpt.GPT(gpt.Config(67, 44, 2, 2, positions=positions)).eval()
+    with torch.no_grad():
+        for p in made.parameters():
+            p.add_(0.2 * torch.randn_like(p))
+    was, found = torch.get_num_threads(), []
+    torch.set_num_threads(threads)
+    try:
+        for fused in (True, False):
+            way = walker(made, precision=precision)
+            assert isinstance(way, walkers.Prepared)
+            assert way.fused is not None
+            way.fused = way.fused if fused else None
+            with torch.inference_mode():
+                said = [way.read([[7, 8, 9], [10]], 9), way.step(torch.tensor([11, 12]))]
+                way.select(torch.tensor([1, 0, 1]))
+                found.append([*said, way.step(torch.tensor([5, 6, 7])), way.step(torch.tensor([5, 6, 7]))])
+    finally:
+        torch.set_num_threads(was)
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
 
 
 def test_a_beam_says_the_same_in_one_thread_and_in_two():
