@@ -217,6 +217,8 @@ def _attends(config: Mapping[str, Any]) -> bool:
 
 def _several(cells: list[str]) -> str | None:
     """A hint where cells look like several labels in one: marks in more than a tenth, and fewer labels than cells."""
+    if 10 * sum(cell.startswith("[") and cell.endswith("]") for cell in cells) > len(cells):
+        return "labels are lists: several a document? --multi-label"
     for mark in ("|", ";"):
         if 10 * sum(mark in cell for cell in cells) <= len(cells):
             continue

@@ -266,6 +266,13 @@ def test_several_labels_in_a_cell_are_noticed(cli, tmp_path: Path):
         assert (hint in out) == told
 
 
+def test_lists_of_labels_are_noticed(cli, tmp_path: Path):
+    rows = [{"text": f"{name} {i}", "label": [name, "all"]} for i in range(12) for name in ("war", "love")]
+    Path(tmp_path, "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    _, out, _ = cli(*shlex.split("train classify data.jsonl --model tfidf --out run"))
+    assert "labels are lists: several a document? --multi-label" in out
+
+
 @pytest.mark.parametrize("model", ["tfidf", "cnn", "bilstm pool=last", "bilstm", "han"])
 def test_a_card_says_what_is_true_of_the_model(model: str, cli, tmp_path: Path):
     name, *more = model.split()
