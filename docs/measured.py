@@ -204,7 +204,10 @@ def translated(name: str) -> Row:
     if name.startswith("scan"):
         told = f"{100 * found['exact']['mean']:.1f} % ({100 * found['exact']['least']:.1f} at worst), {took}"
         return f"{name}: commands of the test file answered without a mistake", told, command
-    told = f"BLEU {seeds[0]['bleu_lc']:.1f} without letter case, {seeds[0]['bleu']:.1f} with it, {took}"
+    told = f"BLEU {seeds[0]['bleu_lc']:.1f} without letter case, {seeds[0]['bleu']:.1f} with it, {took} on "
+    told += f"{found['machine']['threads']} thread{'s' * (found['machine']['threads'] > 1)}"
+    rounded = seeds[0].get("precisions", {}).items()
+    told += "".join(f"; decoded in {name} {row['bleu_lc']:.1f}" for name, row in rounded)
     return f"{name}: English to German, validation part, beam 5", told, command
 
 

@@ -59,7 +59,7 @@ class Fused:
         path, step = (0, 0) if seen.path is None else (seen.path.data_ptr(), seen.path.stride(1))
         first, last = _address(seen.first), 0 if source_seen is None else _address(source_seen.last)
         turn = self.positions.rotate(self.unturned, at) if self.positions.kind == "rotate" else None
-        x, out = x.contiguous(), torch.empty_like(x)
+        x, out = native.floats(x).contiguous(), torch.empty(x.shape, dtype=x.dtype)
         for i, (plan, cache) in enumerate(zip(self.where, caches, strict=True)):
             slot = cache.claim(w)
             places, keys = cache.both.shape[3], cache.both.data_ptr()

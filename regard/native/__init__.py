@@ -42,7 +42,7 @@ def ready(tensor: Tensor) -> bool:
     )
 
 
-def _floats(tensor: Tensor) -> Tensor:
+def floats(tensor: Tensor) -> Tensor:
     """The kernels know addresses only: what lies there must be what they take it for."""
     if tensor.dtype is not torch.float32:
         raise TypeError(f"the kernels take float32, and were given {tensor.dtype}")
@@ -58,15 +58,17 @@ class Product:
         self, weight: Tensor, bias: Tensor | None, relu: bool = False, kept: torch.dtype = torch.float32
     ) -> None:
         (self.outs, self.deep), self.relu = weight.shape, relu
-        panels = _filled(_floats(weight.detach())).view(-1, PANEL, self.deep)
+        panels = _filled(floats(weight.detach())).view(-1, PANEL, self.deep)
+        if kept is torch.float16:  # what is more would be infinite
+            panels = panels.clamp(-65504.0, 65504.0)
         self.weight = panels.transpose(1, 2).to(kept).contiguous()
-        self.bias = None if bias is None else _filled(_floats(bias.detach()))
+        self.bias = None if bias is None else _filled(floats(bias.detach()))
         self.where = 8 * kept.itemsize, self.weight.data_ptr(), _address(self.bias), 0, 0
 
     def __call__(self, x: Tensor) -> Tensor:
         rows, far = len(x), self.deep
         if rows > 1 and far % 1024 == 0:  # rows 4 KiB apart would share a few lines of the cache
-            x = _floats(x).new_empty(rows, far := far + 16).narrow(1, 0, self.deep).copy_(x)
+            x = floats(x).new_empty(rows, far := far + 16).narrow(1, 0, self.deep).copy_(x)
         return _product(self, x if far > self.deep else x.contiguous(), far, 0)
 
 
@@ -76,12 +78,12 @@ class Rounded:
 
     def __init__(self, weight: Tensor, bias: Tensor | None, relu: bool = False):
         (self.outs, self.deep), self.relu = weight.shape, relu
-        weight = _filled(_floats(weight.detach()))
+        weight = _filled(floats(weight.detach()))
         self.steps = (weight.abs().amax(1) / 127).clamp_min(1e-30)
         whole = F.pad((weight / self.steps[:, None]).round(), (0, -self.deep % 4))
         self.sums = 128 * whole.sum(1).int()
         self.weight = whole.to(torch.int8).view(-1, PANEL, whole.shape[1] // 4, 4).transpose(1, 2).contiguous()
-        self.bias = None if bias is None else _filled(_floats(bias.detach()))
+        self.bias = None if bias is None else _filled(floats(bias.detach()))
         self.where = 8, self.weight.data_ptr(), _address(self.bias), self.steps.data_ptr(), self.sums.data_ptr()
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -91,7 +93,7 @@ class Rounded:
 
 
 def _product(of: Product | Rounded, x: Tensor, far: int, scratch: int) -> Tensor:
-    rows, out = len(x), _floats(x).new_empty(len(x), of.outs)
+    rows, out = len(x), floats(x).new_empty(len(x), of.outs)
     kernels.product(  # type: ignore[union-attr]
         x.data_ptr(), rows, far, of.deep, *of.where, of.outs, of.relu, out.data_ptr(), of.outs, scratch,
         torch.get_num_threads(),
@@ -133,7 +135,7 @@ def attend(
     qb, qh, qw, _ = q.stride()
     kb, kh, far, _ = keys.stride()
     threads = torch.get_num_threads()
-    out, scratch = _floats(q).new_empty(b * w, h * d), _floats(keys).new_empty(threads * n)
+    out, scratch = floats(q).new_empty(b * w, h * d), floats(keys).new_empty(threads * n)
     kernels.attend(  # type: ignore[union-attr]
         q.data_ptr(), qb, qw, qh, keys.data_ptr(), values.data_ptr(), kb, kh, far,
         0 if path is None else path.data_ptr(), 0 if path is None else path.stride(1),
@@ -152,7 +154,7 @@ def attend_own(
     _, b, h, places, d = both.shape
     w, wide, threads = len(qkv) // b, h * d, torch.get_num_threads()
     n, step = (taken + 1, 0) if path is None else (path.shape[2], path.stride(1))
-    out, scratch = _floats(qkv).new_empty(b * w, wide), _floats(both).new_empty(threads * n)
+    out, scratch = floats(qkv).new_empty(b * w, wide), floats(both).new_empty(threads * n)
     q, keys = qkv.data_ptr(), both.data_ptr()
     kernels.attend(  # type: ignore[union-attr]
         q, 3 * w * wide, 3 * wide, d, keys, keys + 4 * b * places * wide, places * wide, places * d, d,
@@ -165,7 +167,7 @@ def attend_own(
 def add_norm(x: Tensor, y: Tensor | None, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """x + y (rows, wide), or x itself where there is no y; and its layer norm."""
     rows, wide = x.shape
-    x, y = _floats(x).contiguous(), None if y is None else _floats(y).contiguous()
+    x, y = floats(x).contiguous(), None if y is None else floats(y).contiguous()
     whole, out = x if y is None else torch.empty_like(x), torch.empty_like(x)
     kernels.add_norm(  # type: ignore[union-attr]
         x.data_ptr(), 0 if y is None else y.data_ptr(), weight.data_ptr(), bias.data_ptr(), whole.data_ptr(),
@@ -178,7 +180,7 @@ def likeliest(logits: Tensor, scores: np.ndarray, k: int) -> tuple[np.ndarray, n
     """logits (b, w, vocab) and scores (b, w) of beams to the k greatest of log softmax(logits) + scores, and their
     beams and words, each (b, k), the greatest first. Where there are fewer, -inf, 0 and 0."""
     b, w, vocab = logits.shape
-    logits, scores = _floats(logits).contiguous(), np.ascontiguousarray(scores, np.float32)
+    logits, scores = floats(logits).contiguous(), np.ascontiguousarray(scores, np.float32)
     values, parents, words = np.empty((b, k), np.float32), np.empty((b, k), np.int64), np.empty((b, k), np.int64)
     scratch = np.empty((b, -(-vocab // BLOCK)), np.float32)
     kernels.likeliest(  # type: ignore[union-attr]
