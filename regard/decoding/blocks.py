@@ -219,8 +219,8 @@ class LayerNorm:
     """Of float32, by the kernel."""
 
     def __init__(self, norm: nn.LayerNorm):
-        self.weight, self.eps = norm.weight.detach(), norm.eps
-        self.bias = torch.zeros_like(self.weight) if norm.bias is None else norm.bias.detach()
+        self.weight, self.eps = norm.weight.detach().clone(), norm.eps  # the model's may move
+        self.bias = torch.zeros_like(self.weight) if norm.bias is None else norm.bias.detach().clone()
 
     def __call__(self, x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
         if x.dtype is torch.float32:

@@ -1,6 +1,6 @@
 """The blocks of a decoder or a GPT, each as one call of a kernel: a step without Python between its parts.
 
-    fused = fuse(blocks, positions)                         # None where a part is of another kind
+    fused = fuse(blocks)                                    # None where a part is of another kind
     x = fused.step(x, caches, seen, at, sources, source_seen)
 
 Between two products of a step lies little work, so that the way from one call to the next, and waiting for another
@@ -20,7 +20,6 @@ from regard import native
 from regard.decoding.blocks import Block, LayerNorm, Stretch, gelu
 from regard.decoding.cache import Cache
 from regard.memory import Memory
-from regard.positions.base import Positions
 
 _PLAN = np.dtype(
     [(name, np.int64) for name in ("dim", "heads", "width", "hidden", "before", "gelu")]
@@ -34,12 +33,16 @@ _PLAN = np.dtype(
 
 
 class Fused:
-    def __init__(self, blocks: Sequence[Block], positions: Positions):
-        self.blocks, self.positions = blocks, positions  # blocks own what the plans point to
+    def __init__(self, blocks: Sequence[Block]):
+        self.blocks, self.rotate = blocks, blocks[0].own.rotate  # blocks own what the plans point to
         self.plans = np.array([_plan(block) for block in blocks], _PLAN)
         self.where = [self.plans[i : i + 1].ctypes.data for i in range(len(blocks))]
-        self.unturned = torch.zeros(1, width := blocks[0].own.width, dtype=torch.float32)
+        self.unturned = torch.zeros(1, width := blocks[0].own.width, dtype=torch.float32, device="cpu")
         self.unturned[:, : width // 2] = 1.0  # turned, it is the cosines and the sines of a place
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy's plans point to the copy's weights."""
+        return Fused, (self.blocks,)
 
     def step(
         self,
@@ -53,13 +56,14 @@ class Fused:
         """x (b · w, dim), w new places of each row that all stand at the place `at`, through all blocks."""
         rows, b, threads = len(x), caches[0].both.shape[1], torch.get_num_threads()
         w, m = rows // b, 0 if sources is None else sources[0].keys.shape[2]
-        n = caches[0].taken + w if seen.path is None else seen.path.shape[2]
+        assert w == 1 or seen.path is not None  # places beside each other do not see each other
+        n = caches[0].taken + 1 if seen.path is None else seen.path.shape[2]
         most = max(n, m)
-        scratch = x.new_empty(native.kernels.block_room(self.where[0], rows, most, threads))  # type: ignore[union-attr]
+        scratch = native.floats(x).new_empty(native.kernels.block_room(self.where[0], rows, most, threads))  # type: ignore[union-attr]
         path, step = (0, 0) if seen.path is None else (seen.path.data_ptr(), seen.path.stride(1))
         first, last = _address(seen.first), 0 if source_seen is None else _address(source_seen.last)
-        turn = self.positions.rotate(self.unturned, at) if self.positions.kind == "rotate" else None
-        x, out = native.floats(x).contiguous(), torch.empty(x.shape, dtype=x.dtype)
+        turn = None if self.rotate is None else self.rotate(self.unturned, at)
+        x, out = x.contiguous(), x.new_empty(x.shape)
         for i, (plan, cache) in enumerate(zip(self.where, caches, strict=True)):
             slot = cache.claim(w)
             places, keys = cache.both.shape[3], cache.both.data_ptr()
@@ -73,9 +77,10 @@ class Fused:
         return x
 
 
-def fuse(blocks: Sequence[Block], positions: Positions) -> Fused | None:
-    """The blocks as kernels, where all have products, norms and an activation that these know."""
-    return Fused(blocks, positions) if native.kernels is not None and all(map(_known, blocks)) else None
+def fuse(blocks: Sequence[Block]) -> Fused | None:
+    """The blocks as kernels, where all are alike and have products, norms and an activation that these know."""
+    alike = len({_sizes(block) for block in blocks if _known(block)}) == 1
+    return Fused(blocks) if native.kernels is not None and alike and all(map(_known, blocks)) else None
 
 
 def _maps(block: Block) -> list[Any]:
@@ -89,18 +94,27 @@ def _norms(block: Block) -> list[Any]:
 
 
 def _known(block: Block) -> bool:
+    own, source = block.own, block.source
     return (
         (block.feed.activation is None or block.feed.activation is gelu)
         and all(part is None or isinstance(part, native.Product | native.Rounded) for part in _maps(block))
         and all(norm is None or isinstance(norm, LayerNorm) for norm in _norms(block))
+        and (source is None or (source.heads, source.width) == (own.heads, own.width))
     )
+
+
+def _sizes(block: Block) -> tuple[Any, ...]:
+    """What blocks that share their scratch, and a turn for all, must have the same of."""
+    maps, own = _maps(block), block.own
+    turned = None if own.rotate is None else id(getattr(own.rotate, "__self__", own.rotate))
+    bits = {part.where[0] for part in maps if part is not None}
+    return maps[0].deep, own.heads, own.width, maps[4].outs, block.source is None, turned, *sorted(bits)
 
 
 def _plan(block: Block) -> tuple[Any, ...]:
     maps, norms = _maps(block), _norms(block)
-    sizes = maps[0].deep, block.own.heads, block.own.width, maps[4].outs
     return (
-        *sizes, block.before, block.feed.activation is gelu,
+        *_sizes(block)[:4], block.before, block.feed.activation is gelu,
         *((0,) * 5 if part is None else part.where for part in maps),
         *((0, 0, 0.0) if norm is None else (norm.weight.data_ptr(), norm.bias.data_ptr(), norm.eps) for norm in norms),
     )  # fmt: skip

@@ -76,14 +76,15 @@ class Writer:
 def still(model: nn.Module) -> Iterator[None]:
     """A model in evaluation mode for a while, and as it is: prepared weights know nothing of autocast."""
     was = model.training
-    if was:  # to go through all modules takes as long as a few words of a small one
+    learns = any(module.training for module in model.modules())
+    if learns:  # to set all modules takes as long as a few words of a small model
         model.eval()
     try:
         with torch.autocast("cpu", enabled=False):
             yield
     finally:
-        if was:
-            model.train()
+        if learns:
+            model.train(was)
 
 
 def generate(

@@ -62,7 +62,7 @@ class Prepared:
         precision: str,
     ):
         self.readers, self.blocks, self.positions = readers, blocks, model.positions
-        self.fused = fuse(blocks, model.positions)
+        self.fused = fuse(blocks)
         self.read_norm = prepared_norm(getattr(model, "encoder_norm", nn.Identity()))
         self.norm = prepared_norm(getattr(model, "decoder_norm", nn.Identity()))
         weight, bias = model.embed.weight.detach(), model.bias.detach().clone()

@@ -90,7 +90,7 @@ class Remembered:
 
 class Prepared:
     def __init__(self, model: GPT, blocks: list[Block], precision: str = "float32"):
-        self.model, self.blocks, self.fused = model, blocks, fuse(blocks, model.positions)
+        self.model, self.blocks, self.fused = model, blocks, fuse(blocks)
         self.positions, self.embed = model.positions, model.embed.weight.detach()
         self.norm, self.head = prepared_norm(model.norm), model.head
         if getattr(model, "adaptive", None) is None:

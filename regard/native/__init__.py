@@ -14,15 +14,22 @@ was no compiler, or the tensors are not float32 on a processor, `ready` says no 
 from __future__ import annotations
 
 import os
+import warnings
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+VERSION = 1
+"""Of what is asked of the kernels; raised with kernels.c's when that changes."""
+
 try:
     from regard.native import kernels  # pyright: ignore[reportAttributeAccessIssue]
 except ImportError:  # not compiled on this machine
+    kernels = None
+if kernels is not None and getattr(kernels, "VERSION", 0) != VERSION:
+    warnings.warn("the compiled kernels are of another version and are left alone; install regard again", stacklevel=2)
     kernels = None
 
 OFF = "REGARD_TORCH_ONLY"
@@ -63,7 +70,11 @@ class Product:
             panels = panels.clamp(-65504.0, 65504.0)
         self.weight = panels.transpose(1, 2).to(kept).contiguous()
         self.bias = None if bias is None else _filled(floats(bias.detach()))
-        self.where = 8 * kept.itemsize, self.weight.data_ptr(), _address(self.bias), 0, 0
+
+    @property
+    def where(self) -> tuple[int, int, int, int, int]:
+        """Bits of the weight, and where it, its bias, its steps and its sums lie."""
+        return 8 * self.weight.itemsize, self.weight.data_ptr(), _address(self.bias), 0, 0
 
     def __call__(self, x: Tensor) -> Tensor:
         rows, far = len(x), self.deep
@@ -84,15 +95,20 @@ class Rounded:
         self.sums = 128 * whole.sum(1).int()
         self.weight = whole.to(torch.int8).view(-1, PANEL, whole.shape[1] // 4, 4).transpose(1, 2).contiguous()
         self.bias = None if bias is None else _filled(floats(bias.detach()))
-        self.where = 8, self.weight.data_ptr(), _address(self.bias), self.steps.data_ptr(), self.sums.data_ptr()
+
+    @property
+    def where(self) -> tuple[int, int, int, int, int]:
+        return 8, self.weight.data_ptr(), _address(self.bias), self.steps.data_ptr(), self.sums.data_ptr()
 
     def __call__(self, x: Tensor) -> Tensor:
         room = kernels.rounded_bytes(len(x), self.deep)  # type: ignore[union-attr]
-        scratch = torch.empty(room, dtype=torch.uint8)
+        scratch = x.new_empty(room, dtype=torch.uint8)
         return _product(self, x.contiguous(), self.deep, scratch.data_ptr())
 
 
 def _product(of: Product | Rounded, x: Tensor, far: int, scratch: int) -> Tensor:
+    if x.shape[1] != of.deep:
+        raise ValueError(f"the weight wants rows of {of.deep}, and was given {x.shape[1]}")
     rows, out = len(x), floats(x).new_empty(len(x), of.outs)
     kernels.product(  # type: ignore[union-attr]
         x.data_ptr(), rows, far, of.deep, *of.where, of.outs, of.relu, out.data_ptr(), of.outs, scratch,

@@ -50,13 +50,14 @@ class Rotary(Positions):
 
     def _stretch(self, x: Tensor, at: range) -> tuple[Tensor, Tensor]:
         key = x.shape[-1], x.dtype, x.device
-        if key not in self._cache or len(self._cache[key][0]) < at.stop:
+        kept = self._cache.get(key)  # looked up once: another thread may put a shorter one there
+        if kept is None or len(kept[0]) < at.stop:
             # A table first made while predicting must also serve training, which cannot use inference tensors.
             with torch.inference_mode(False):
                 places = torch.arange(max(256, 2 * at.stop), device=x.device)
                 cos, sin = table(places, x.shape[-1], self.base)
-                self._cache[key] = cos.to(x.dtype), sin.to(x.dtype)
-        cos, sin = self._cache[key]
+                self._cache[key] = kept = cos.to(x.dtype), sin.to(x.dtype)
+        cos, sin = kept
         return cos[at.start : at.stop], sin[at.start : at.stop]
 
     def _anywhere(self, x: Tensor, at: At) -> tuple[Tensor, Tensor]:

@@ -49,9 +49,10 @@ class Sinusoidal(Positions):
 
     def embed(self, x: Tensor, at: At) -> Tensor:
         if isinstance(at, range) and at.start >= 0:
-            if at.stop > len(self._cache) or self._cache.device != x.device:
-                self._cache = self.table(torch.arange(max(256, 2 * at.stop), device=x.device)).float()
-            return x + self._cache[at.start : at.stop].to(x.dtype)
+            kept = self._cache  # looked up once: another thread may put a shorter one there
+            if at.stop > len(kept) or kept.device != x.device:
+                self._cache = kept = self.table(torch.arange(max(256, 2 * at.stop), device=x.device)).float()
+            return x + kept[at.start : at.stop].to(x.dtype)
         return x + self.table(indices(at, x.device)).to(x.dtype)
 
     def table(self, at: Tensor) -> Tensor:

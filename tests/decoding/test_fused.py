@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import gc
+import pickle
+
 import pytest
 import torch
 from torch import Tensor
@@ -10,6 +14,7 @@ from regard import native
 from regard.decoding import Beam, Interpreter, walkers
 from regard.decoding.speakers import Prepared
 from regard.decoding.walkers import walker
+from regard.layers import FeedForward, MultiHead
 from regard.models import gpt, transformer
 
 pytestmark = pytest.mark.skipif(
@@ -134,6 +139,40 @@ def test_a_gpt(positions: str, precision: str, threads: int):
         torch.set_num_threads(was)
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+
+
+def test_blocks_that_are_not_alike_go_one_part_at_a_time():
+    wide, plain, split = model(), model(positions="rotary"), model(heads=4, dim=64)
+    wide.decoder[1].feed = FeedForward(44, 400, activation=torch.nn.functional.relu)
+    plain.decoder[1].attention = MultiHead(44, 2)
+    split.decoder[0].source = MultiHead(64, 8)
+    assert [way(Interpreter(made.eval())).fused for made in (wide, plain, split)] == [None] * 3
+
+
+def test_a_copy_has_weights_of_its_own():
+    made = model(norm="pre")
+    first = Interpreter(made)
+    wanted = walked(way(first), True)
+    other, stored = copy.deepcopy(first), pickle.dumps(first)
+    made.share_memory()  # moves what the model holds
+    del made, first
+    gc.collect()
+    for one in (other, pickle.loads(stored)):
+        for found, said in zip(walked(way(one), True), wanted, strict=True):
+            assert torch.equal(found, said)
+
+
+def test_rows_of_another_width_are_refused():
+    with pytest.raises(ValueError, match="wants rows of 40, and was given 3"):
+        native.Product(torch.zeros(2, 40), None)(torch.zeros(1, 3))
+
+
+def test_a_part_that_still_learns_is_stilled():
+    made = model(mechanism="bare", dropout=0.5)
+    made.decoder.train()
+    interpreter = Interpreter(made)
+    assert len({tuple(interpreter.write([[7, 8, 3]], limit=8)[0][0].ids) for _ in range(4)}) == 1
+    assert made.training is False
 
 
 def test_a_beam_says_the_same_in_one_thread_and_in_two():
