@@ -6,7 +6,7 @@
 
 A part of the training file is set aside first (a fifth; for sst2 its dev file) and is read once, at the end. What is
 left is given to the recipe, which cuts its own validation part from it to choose the weights it keeps, and whole to
-NB-SVM. Recipes named `-pretrained` start from recipes/words.yaml, whose text here has no sentence that is set aside; it
+NB-SVM. Recipes named `-pretrained` start from recipes/words.yaml, whose text here has nothing that is set aside; it
 is pretrained first (about 25 minutes) and kept in --words. Each seed is compared with NB-SVM item by item by McNemar's
 exact test, and the mean over seeds is given with the range of the seeds. The official test parts are not touched.
 """
@@ -34,7 +34,7 @@ from regard.settings import load
 ROOT = Path(__file__).parent.parent
 DATA = ROOT.parent / "shared" / "data"
 RECIPES = {
-    "imdb": ["imdb-han", "imdb-ngram-attention"],
+    "imdb": ["imdb-han", "imdb-ngram-attention", "imdb-han-pretrained"],
     "mr": ["mr", "mr-pretrained"],
     "sst2": ["sst2", "sst2-pretrained"],
     "trec": ["trec", "trec-pretrained"],
@@ -65,7 +65,7 @@ def pretrained(folder: Path) -> Path:
     one that is finished is only looked at."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     text = folder.with_suffix(".txt")
-    reviews = read(DATA / "imdb" / "train.tsv.gz", text="3", label="0").texts
+    reviews = parts("imdb")[0].texts
     wiki = gzip.decompress((DATA / "wikitext2" / "train.txt.gz").read_bytes()).decode().splitlines()
     sentences = [line for name in SENTENCES for line in parts(name)[0].texts]
     lines = [" ".join(line.replace("<br />", " ").split()) for line in (*sentences, *reviews, *wiki)]
