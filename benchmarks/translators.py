@@ -35,9 +35,6 @@ MEASURED = {
 }
 """The files to measure on, and the beams."""
 
-ROUNDED = ("multi30k-transformer",)
-"""Decoded with weights in float16 and int8, too."""
-
 
 def trained(recipe: str, seed: int, changed: list[str], runs: Path) -> tuple[Any, float]:
     settings = merge(load(ROOT / "recipes" / f"{recipe}.yaml"), overrides(changed))
@@ -58,15 +55,6 @@ def by_length(run: Any, files: list[Path], beams: int) -> dict[str, Any]:
     return {str(n): {"count": len(r), "right": sum(r) / len(r)} for n, r in sorted(right.items())}
 
 
-def rounded(run: Any, files: list[Path], beams: int, precision: str) -> dict[str, float]:
-    """The same with rounded weights: what it costs in BLEU."""
-    begun = time.perf_counter()
-    found = run.evaluate([str(file) for file in files], beam=beams, precision=precision)
-    seconds = time.perf_counter() - begun
-    print(f"  in {precision}: BLEU {found['bleu_lc']:.2f} without letter case, {seconds:.1f} s", flush=True)
-    return {"bleu_lc": found["bleu_lc"], "bleu": found["bleu"], "decoding_seconds": seconds}
-
-
 def measure(recipe: str, seeds: int, changed: list[str], runs: Path) -> dict[str, Any]:
     files, beams = MEASURED[recipe]
     rows = []
@@ -75,8 +63,6 @@ def measure(recipe: str, seeds: int, changed: list[str], runs: Path) -> dict[str
         begun = time.perf_counter()
         found = run.evaluate([str(file) for file in files], beam=beams)
         row = {"seed": seed, "seconds": seconds, "decoding_seconds": time.perf_counter() - begun, **found}
-        if recipe in ROUNDED:
-            row["precisions"] = {name: rounded(run, files, beams, name) for name in ("float16", "int8")}
         if recipe.startswith("scan"):
             row["by_length"] = by_length(run, files, beams)
         rows.append(row)

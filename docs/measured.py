@@ -206,8 +206,6 @@ def translated(name: str) -> Row:
         return f"{name}: commands of the test file answered without a mistake", told, command
     told = f"BLEU {seeds[0]['bleu_lc']:.1f} without letter case, {seeds[0]['bleu']:.1f} with it, {took} on "
     told += f"{found['machine']['threads']} thread{'s' * (found['machine']['threads'] > 1)}"
-    rounded = seeds[0].get("precisions", {}).items()
-    told += "".join(f"; decoded in {name} {row['bleu_lc']:.1f}" for name, row in rounded)
     return f"{name}: English to German, validation part, beam 5", told, command
 
 
@@ -216,6 +214,17 @@ def interpreting(batch: str, kind: str) -> Row:
     told = ", ".join(f"{name} {between(row)}" for name, row in speed.items())
     what = f"translating with beam 5 (3 layers, d = 256), batch {batch}, weights in {kind}: times as fast as"
     return what, told, "python benchmarks/translation.py"
+
+
+def rounded() -> Row:
+    found = result("rounding")
+    whole, *others = found["precisions"].items()
+    told = f"BLEU {whole[1]['bleu_lc']:.2f} in float32; " + "; ".join(
+        f"{name} {row['bleu_lc']:.2f}, {100 * row['same']:.1f} % of {found['lines']:,} translations the same"
+        for name, row in others
+    )
+    what = f"weights rounded for decoding: multi30k-transformer after {found['steps']:,} steps, validation part, beam 5"
+    return what, told, "python benchmarks/rounding.py RUN"
 
 
 def aligned() -> Row:
@@ -325,7 +334,7 @@ def quality() -> list[Row]:
     made: list[Callable[[], Row]] = [partial(documents, name) for name in ("imdb", "sst2", "mr", "trec")]
     made += [han, context, evidence, hops, shakespeare, wikitext, tokenised, blanks, transfer]
     made += [partial(writing, batch, kind) for batch in ("1", "64") for kind in ("float32", "float16", "int8")]
-    made += [partial(translated, name) for name in TRANSLATORS] + [aligned, recurrent]
+    made += [partial(translated, name) for name in TRANSLATORS] + [rounded, aligned, recurrent]
     made += [partial(interpreting, batch, kind) for batch in ("1", "16") for kind in ("float32", "float16", "int8")]
     made += [partial(recalled, name) for name in result("recall")]
     made += [hanging, scenes, captioned, dropped]
