@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 
 import timing
-from sacrebleu.metrics.bleu import BLEU
 
 import regard
 from regard.data import pairs
+from regard.tasks.bleu import bleu
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT.parent / "shared" / "data" / "multi30k"
@@ -37,8 +37,8 @@ def main() -> None:
         said[precision] = [one.text for one in run.translate(texts.sources, beam=5, precision=precision)]
         seconds = time.perf_counter() - begun
         scores = {
-            name: BLEU(lowercase=lower).corpus_score(said[precision], [list(texts.targets)]).score
-            for name, lower in (("bleu_lc", True), ("bleu", False))
+            "bleu_lc": bleu(said[precision], texts.targets),
+            "bleu": bleu(said[precision], texts.targets, lowercase=False),
         }
         same = sum(map(str.__eq__, said[precision], said["float32"])) / len(said[precision])
         rows[precision] = {**scores, "same": same, "seconds": seconds}

@@ -29,7 +29,8 @@ BatchTokens = Annotated[int | None, typer.Option(min=1, help="Tokens in a batch.
 Accumulate = Annotated[int | None, typer.Option(min=1, help="Compute each batch in N parts. [1]")]
 Patience = Annotated[int | None, typer.Option(min=1, help="Stop after N evaluations without gain.")]
 Average = Annotated[
-    float | None, typer.Option(help="Keep a moving average of the weights, as of checkpoints, with this decay: 0.999.")
+    float | None,
+    typer.Option(help="Keep a moving average of the weights, not a mean of checkpoints: its decay, 0.999."),
 ]
 Precision = Annotated[str | None, typer.Option(help="32, auto, bf16-mixed or 16-mixed. [32]")]
 Devices = Annotated[int | None, typer.Option(min=1, help="Processes or accelerators. [1]")]

@@ -216,24 +216,23 @@ Norm = Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor]]
 
 
 class LayerNorm:
-    """Of float32, by the kernel."""
+    """By the kernel, where there is one."""
 
     def __init__(self, norm: nn.LayerNorm):
         self.weight, self.eps = norm.weight.detach().clone(), norm.eps  # the model's may move
         self.bias = torch.zeros_like(self.weight) if norm.bias is None else norm.bias.detach().clone()
+        self.native = native.ready(self.weight)
 
     def __call__(self, x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        if x.dtype is torch.float32:
+        if self.native and x.dtype is torch.float32:
             return native.add_norm(x, y, self.weight, self.bias, self.eps)
-        return _both(x if y is None else x + y, self._plain)
-
-    def _plain(self, x: Tensor) -> Tensor:
-        return torch.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+        whole = x if y is None else x + y
+        return whole, torch.layer_norm(whole, self.weight.shape, self.weight, self.bias, self.eps)
 
 
 def prepared_norm(norm: nn.Module) -> Norm:
-    """The norm of a sum without the way through a module."""
-    if type(norm) is nn.LayerNorm and norm.weight is not None and native.ready(norm.weight):
+    """The norm of a sum, of a layer norm without the way through a module."""
+    if type(norm) is nn.LayerNorm and norm.weight is not None:
         return LayerNorm(norm)
     return lambda x, y: _both(x if y is None else x + y, norm)
 

@@ -58,10 +58,10 @@ class Fused:
         w, m = rows // b, 0 if sources is None else sources[0].keys.shape[2]
         assert w == 1 or seen.path is not None  # places beside each other do not see each other
         n = caches[0].taken + 1 if seen.path is None else seen.path.shape[2]
-        most = max(n, m)
-        scratch = native.floats(x).new_empty(native.kernels.block_room(self.where[0], rows, most, threads))  # type: ignore[union-attr]
+        room = native.kernels.block_room(self.where[0], rows, max(n, m), threads)  # type: ignore[union-attr]
+        scratch = native.floats(x).new_empty(room)
         path, step = (0, 0) if seen.path is None else (seen.path.data_ptr(), seen.path.stride(1))
-        first, last = _address(seen.first), 0 if source_seen is None else _address(source_seen.last)
+        first, last = native.address(seen.first), 0 if source_seen is None else native.address(source_seen.last)
         turn = None if self.rotate is None else self.rotate(self.unturned, at)
         x, out = x.contiguous(), x.new_empty(x.shape)
         for i, (plan, cache) in enumerate(zip(self.where, caches, strict=True)):
@@ -71,7 +71,7 @@ class Fused:
             source = (0, 0) if sources is None else (sources[i].keys.data_ptr(), sources[i].values.data_ptr())
             native.kernels.block(  # type: ignore[union-attr]
                 plan, x.data_ptr(), out.data_ptr(), b, w, keys, values, places, slot, path, step, first, n, *source, m,
-                last, _address(turn), scratch.data_ptr(), most, threads,
+                last, native.address(turn), scratch.data_ptr(), threads,
             )  # fmt: skip
             x = out  # a block may write where it read from
         return x
@@ -79,8 +79,7 @@ class Fused:
 
 def fuse(blocks: Sequence[Block]) -> Fused | None:
     """The blocks as kernels, where all are alike and have products, norms and an activation that these know."""
-    alike = len({_sizes(block) for block in blocks if _known(block)}) == 1
-    return Fused(blocks) if native.kernels is not None and alike and all(map(_known, blocks)) else None
+    return Fused(blocks) if all(map(_known, blocks)) and len(set(map(_sizes, blocks))) == 1 else None
 
 
 def _maps(block: Block) -> list[Any]:
@@ -118,7 +117,3 @@ def _plan(block: Block) -> tuple[Any, ...]:
         *((0,) * 5 if part is None else part.where for part in maps),
         *((0, 0, 0.0) if norm is None else (norm.weight.data_ptr(), norm.bias.data_ptr(), norm.eps) for norm in norms),
     )  # fmt: skip
-
-
-def _address(tensor: Tensor | None) -> int:
-    return 0 if tensor is None else tensor.data_ptr()

@@ -74,7 +74,7 @@ class Product:
     @property
     def where(self) -> tuple[int, int, int, int, int]:
         """Bits of the weight, and where it, its bias, its steps and its sums lie."""
-        return 8 * self.weight.itemsize, self.weight.data_ptr(), _address(self.bias), 0, 0
+        return 8 * self.weight.itemsize, self.weight.data_ptr(), address(self.bias), 0, 0
 
     def __call__(self, x: Tensor) -> Tensor:
         rows, far = len(x), self.deep
@@ -98,7 +98,7 @@ class Rounded:
 
     @property
     def where(self) -> tuple[int, int, int, int, int]:
-        return 8, self.weight.data_ptr(), _address(self.bias), self.steps.data_ptr(), self.sums.data_ptr()
+        return 8, self.weight.data_ptr(), address(self.bias), self.steps.data_ptr(), self.sums.data_ptr()
 
     def __call__(self, x: Tensor) -> Tensor:
         room = kernels.rounded_bytes(len(x), self.deep)  # type: ignore[union-attr]
@@ -122,7 +122,8 @@ def _filled(tensor: Tensor) -> Tensor:
     return F.pad(tensor, (0, 0) * (tensor.dim() - 1) + (0, -len(tensor) % PANEL)).contiguous()
 
 
-def _address(tensor: Tensor | None) -> int:
+def address(tensor: Tensor | None) -> int:
+    """Where it lies, or 0 where there is none."""
     return 0 if tensor is None else tensor.data_ptr()
 
 

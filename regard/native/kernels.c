@@ -302,7 +302,6 @@ typedef struct {
     const int32_t *last;
     const float *turn; /* cos and sin (width / 2 each) of this place, or NULL */
     float *scratch;
-    long most;
 } Step;
 
 #define SPACED(n) ((n) % 1024 ? (n) : (n) + 16) /* rows 4 KiB apart would share a few lines of the cache */
@@ -505,19 +504,18 @@ static PyObject *block_room(PyObject *self, PyObject *const *given, Py_ssize_t c
 
 /* The address of a plan; x (b * w, dim), out; b, w; keys, values and places of the past (b, h, places, d), of which
  * `slot` are taken; path (or 0), its step, first (or 0), n; keys, values, places, last (or 0) of the source; cos and sin
- * of this place (or 0); scratch, its most keys; threads */
+ * of this place (or 0); scratch of `block_room`; threads */
 static PyObject *block(PyObject *self, PyObject *const *given, Py_ssize_t count) {
     long long a[MOST];
-    if (!numbers("block", given, count, 21, a)) return NULL;
+    if (!numbers("block", given, count, 20, a)) return NULL;
     const Plan *plan = (const Plan *)a[0];
     Step step = {
         .x = (const float *)a[1], .out = (float *)a[2], .b = a[3], .w = a[4], .keys = (float *)a[5],
         .values = (float *)a[6], .places = a[7], .slot = a[8], .path = (const int32_t *)a[9], .path_step = a[10],
         .first = (const int32_t *)a[11], .n = a[12], .source_keys = (float *)a[13], .source_values = (float *)a[14],
         .source_places = a[15], .last = (const int32_t *)a[16], .turn = (const float *)a[17], .scratch = (float *)a[18],
-        .most = a[19],
     };
-    long threads = a[20];
+    long threads = a[19];
     Py_BEGIN_ALLOW_THREADS
 #pragma omp parallel num_threads((int)threads) if (threads > 1)
     block_part(plan, &step, PART, PARTS);
