@@ -34,7 +34,7 @@
 #define EACH_PROCESSOR
 #endif
 
-#define VERSION 1 /* of what Python asks; regard/native/__init__.py has the same */
+#define VERSION 2 /* of what Python asks; regard/native/__init__.py has the same */
 #define BLOCK 64
 #define SMALL 16384 /* multiplications that are not worth a second thread */
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -264,3 +267,17 @@ def test_under_autocast_it_writes_as_without():
     wanted = said()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert said() == wanted
+
+
+def test_a_build_of_another_version_is_left_alone():
+    program = """
+import sys, types, warnings
+sys.modules["regard.native.kernels"] = types.ModuleType("regard.native.kernels")
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    from regard import native
+assert native.kernels is None
+assert "install regard again" in str(told[-1].message)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
