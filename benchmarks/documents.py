@@ -68,7 +68,7 @@ def pretrained(folder: Path) -> Path:
     reviews = parts("imdb")[0].texts
     wiki = gzip.decompress((DATA / "wikitext2" / "train.txt.gz").read_bytes()).decode().splitlines()
     sentences = [line for name in SENTENCES for line in parts(name)[0].texts]
-    lines = [" ".join(line.replace("<br />", " ").split()) for line in (*sentences, *reviews, *wiki)]
+    lines = [" ".join(line.split()) for line in (*sentences, *reviews, *wiki)]
     text.write_text("".join(f"{line}\n" for line in lines if line), encoding="utf-8")
     settings = load(ROOT / "recipes" / "words.yaml")
     settings.pop("task")

@@ -14,7 +14,12 @@ Mechanism = Annotated[str | None, typer.Option(help="Attention by name, such as 
 Positions = Annotated[str | None, typer.Option(help="Positions by name, such as rotary.")]
 From = Annotated[
     Path | None,
-    typer.Option("--from", metavar="RUN", help="Start from a trained run: its tokenizer, sizes and weights."),
+    typer.Option(
+        "--from",
+        metavar="RUN",
+        help="Start from a trained run: its tokenizer, sizes and weights. Or from a .yaml of settings, whose run is "
+        "trained first where it is not yet there.",
+    ),
 ]
 Epochs = Annotated[int | None, typer.Option(min=1, help="Passes over the data. [5]")]
 Steps = Annotated[int | None, typer.Option(min=1, help="Steps instead of epochs.")]

@@ -321,8 +321,9 @@ def run(
         made = train(task, settings=tree, out=out, resume=resume, overwrite=overwrite, progress=not quiet, say=say)
     except Interrupted as stop:
         if rank() == 0:
-            print(f"regard: stopped at step {stop.step}; nothing is lost. Go on with", file=sys.stderr)
-            print(f"  regard train {task} --resume --out {stop.folder}", file=sys.stderr)
+            went = f"regard: stopped at step {stop.step}{f' of {stop.folder}' if stop.first else ''}; nothing is lost."
+            again = "the same command" if stop.first else f"\n  regard train {task} --resume --out {stop.folder}"
+            print(f"{went} Go on with {again}", file=sys.stderr)
         raise typer.Exit(128 + stop.signal) from None
     finish(made, json_, say)
 

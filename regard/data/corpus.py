@@ -199,7 +199,7 @@ class Corpus:
 
 
 def build(
-    paths: str | Path | Iterable[str | Path],
+    paths: str | pieces.File | Iterable[str | pieces.File],
     tokenizer: Tokenizer,
     folder: str | Path,
     *,

@@ -8,6 +8,7 @@ no cut is made. Whole words, words between blanks and single characters never re
 from __future__ import annotations
 
 import gzip
+import io
 import re
 import zlib
 from collections.abc import Iterable, Iterator
@@ -15,8 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from regard.data.column import Column, column
 from regard.errors import UserError, choices, nearest
 
+File = Path | Column
 SUFFIXES = (".txt", ".txt.gz", ".md", ".md.gz", ".text")
 DOCUMENTS = ("file", "blank", "line")
 BLOCK = 1 << 20  # bytes that are tokenised at once
@@ -35,23 +38,24 @@ _BOM = b"\xef\xbb\xbf"
 class Block:
     """Some text of a file: where it stands, and whether a document begins and ends with it."""
 
-    file: Path
+    file: File
     offset: int
     data: bytes
     starts: bool
     ends: bool
     read: int = field(compare=False)
-    """Bytes of the file on disk read so far, for the progress bar."""
+    """Bytes read so far of all that `size` counts, for the progress bar."""
 
 
-def find(paths: str | Path | Iterable[str | Path]) -> tuple[list[Path], list[str]]:
-    """The text files that are meant, folders by name, each once; and notes on what was left out."""
-    paths = [paths] if isinstance(paths, str | Path) else list(paths)
-    found: dict[Path, Path] = {}
+def find(paths: str | File | Iterable[str | File]) -> tuple[list[File], list[str]]:
+    """The text files and columns of tables that are meant, folders by name, each once; and notes on what was left out
+    or guessed."""
+    paths = [paths] if isinstance(paths, str | Path | Column) else list(paths)
+    found: dict[File, File] = {}
     notes: list[str] = []
-    for path in map(Path, paths):
+    for path in paths:
         try:
-            files = _inside(path, notes) if path.is_dir() else [_text(path)]
+            files = _meant(path, notes)
         except OSError as problem:
             raise UserError(f"cannot read {path}: {problem.strerror or problem}") from None
         for file in files:
@@ -63,14 +67,24 @@ def find(paths: str | Path | Iterable[str | Path]) -> tuple[list[Path], list[str
     return list(found.values()), notes
 
 
+def size(file: File) -> int:
+    """Bytes that there are to read: of a file on disk, of a column as text."""
+    return len(file.text) if isinstance(file, Column) else file.stat().st_size
+
+
+def opened(file: File) -> io.BytesIO | io.BufferedReader:
+    """The bytes of a file as they are, and of a column its text."""
+    return file.open() if isinstance(file, Column) else open(file, "rb")
+
+
 def blocks(
-    file: Path, documents: str = "file", size: int = BLOCK, offset: int = 0, starts: bool = True
+    file: File, documents: str = "file", size: int = BLOCK, offset: int = 0, starts: bool = True
 ) -> Iterator[Block]:
     """The text of a file in blocks of about `size` bytes, from `offset` on (of the unpacked text)."""
-    end = {"file": None, "blank": _BLANK_LINES, "line": _LINE}[known(documents)]
+    end = {"file": None, "blank": _BLANK_LINES, "line": _LINE}[_each(file, known(documents))]
     data, look = bytearray(), size
     try:
-        with open(file, "rb") as packed, _unpacked(packed, file) as stream:
+        with opened(file) as packed, _unpacked(packed, file) as stream:
             stream.seek(offset)
             while more := stream.read(size):
                 data += more
@@ -100,6 +114,7 @@ def known(documents: str) -> str:
 
 def texts(block: Block, documents: str) -> list[tuple[bytes, bool]]:
     """The documents of a block, and whether each is at its end. Only the last can be cut short."""
+    documents = _each(block.file, documents)
     if documents == "file":
         return [(block.data, block.ends)]
     if documents == "line":
@@ -114,6 +129,11 @@ def texts(block: Block, documents: str) -> list[tuple[bytes, bool]]:
     if block.ends:
         last = last.rstrip() if documents == "blank" else last.removesuffix(b"\r")
     return [(part, ended) for part, ended in [*((part, True) for part in parts), (last, block.ends)] if part.strip()]
+
+
+def _each(file: File, documents: str) -> str:
+    """How documents of a file are cut: a row of a table is one, whatever files are."""
+    return "line" if isinstance(file, Column) else documents
 
 
 def cut(data: bytes, size: int) -> Iterator[bytes]:
@@ -133,8 +153,20 @@ def _place(data: bytearray, start: int, stop: int, end: re.Pattern[bytes] | None
     return (found.start(), False) if found else (0, False)
 
 
-def _unpacked(packed: IO[bytes], file: Path) -> IO[bytes]:
+def _unpacked(packed: IO[bytes], file: File) -> IO[bytes]:
     return gzip.GzipFile(fileobj=packed) if file.suffix.lower() == ".gz" else packed  # type: ignore[return-value]
+
+
+def _meant(path: str | File, notes: list[str]) -> list[File]:
+    if isinstance(path, Column):
+        return [path]
+    path = Path(path)
+    if path.is_dir():
+        return list(_inside(path, notes))
+    if (texts := column(path)) is None:
+        return [_text(path)]
+    notes.extend(texts.notes)
+    return [texts]
 
 
 def _inside(folder: Path, notes: list[str]) -> list[Path]:
@@ -156,6 +188,7 @@ def _text(path: Path) -> Path:
         raise UserError(f"no such file: {str(path)!r}" + (f"; {nearest(path.name, names)}" if names else ""))
     if not path.name.lower().endswith(SUFFIXES):
         raise UserError(
-            f"{path.name!r} has an ending that is not known as text; known: {', '.join(SUFFIXES)}, or folders of these"
+            f"{path.name!r} has an ending that is not known as text; known: {', '.join(SUFFIXES)}, folders of these, "
+            "or the column of a table, such as reviews.csv:review"
         )
     return path

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from regard.data.pieces import File, opened, size
 from regard.data.shards import Broken, Shard, replace
 from regard.data.tokenizer import Tokenizer
 from regard.errors import UserError
@@ -24,20 +25,20 @@ _SETTLED = 2_000_000_000  # nanoseconds; a file changed later than this could ch
 class Key:
     """What tokens depend on: the contents of files in their order, the tokenizer, and how documents are cut."""
 
-    files: tuple[Path, ...]
+    files: tuple[File, ...]
     seen: list[list[Any]]
     """Path, size and date of each file: where these are as they were, the contents are not read again."""
     tokenizer: str
     documents: str
 
     @classmethod
-    def of(cls, files: Sequence[Path], tokenizer: Tokenizer, documents: str) -> Key:
+    def of(cls, files: Sequence[File], tokenizer: Tokenizer, documents: str) -> Key:
         return cls(tuple(files), _seen(files), hashlib.sha256(tokenizer.core.to_str().encode()).hexdigest(), documents)
 
     @property
     def size(self) -> int:
-        """Bytes on disk."""
-        return sum(size for _, size, _ in self.seen)
+        """Bytes to read."""
+        return sum(map(size, self.files))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -45,7 +46,7 @@ class Key:
         whole = hashlib.sha256(f"{FORMAT} {self.tokenizer} {self.documents}".encode())
         for file in self.files:
             try:
-                with open(file, "rb") as content:
+                with opened(file) as content:
                     whole.update(hashlib.file_digest(content, "sha256").digest())
             except OSError as problem:
                 raise UserError(f"cannot read {file}: {problem.strerror or problem}") from None
@@ -95,7 +96,7 @@ def alone(folder: Path, say: Callable[[str], Any]) -> Iterator[None]:
         yield
 
 
-def _seen(files: Sequence[Path]) -> list[list[Any]]:
+def _seen(files: Sequence[File]) -> list[list[Any]]:
     try:
         return [[str(file.resolve()), (stat := file.stat()).st_size, stat.st_mtime_ns] for file in files]
     except OSError as problem:

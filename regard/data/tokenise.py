@@ -27,7 +27,7 @@ Place = tuple[int, int, bool]
 
 
 def tokenise(
-    files: Sequence[Path],
+    files: Sequence[pieces.File],
     encoder: Encoder,
     folder: Path,
     fingerprint: str,
@@ -48,7 +48,7 @@ def tokenise(
         pending.clear()
         writing = False
 
-    sizes = np.cumsum([0, *(file.stat().st_size for file in files)]).tolist()
+    sizes = np.cumsum([0, *map(pieces.size, files)]).tolist()
     shown(sizes[place[0]])
     with contextlib.closing(in_order(_blocks(files, encoder.documents, place), encoder, workers)) as all_done:
         try:
@@ -116,7 +116,7 @@ def _name(number: int) -> str:
     return f"shard-{number:05d}.safetensors"
 
 
-def _blocks(files: Sequence[Path], documents: str, place: Place) -> Iterator[tuple[int, pieces.Block]]:
+def _blocks(files: Sequence[pieces.File], documents: str, place: Place) -> Iterator[tuple[int, pieces.Block]]:
     first, offset, starts = place
     for i in range(first, len(files)):
         for block in pieces.blocks(files[i], documents, offset=offset, starts=starts):

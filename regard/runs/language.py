@@ -73,8 +73,8 @@ SETTINGS = LanguageSettings
 class Texts:
     """The files of both parts; where none is named for validation, the last tokens are."""
 
-    train: list[Path]
-    valid: list[Path] | None
+    train: list[pieces.File]
+    valid: list[pieces.File] | None
     fraction: float
     info: dict[str, Any]
 
@@ -222,7 +222,7 @@ def about(config: Mapping[str, Any]) -> str:
 
 def _texts(found: Texts, most: int | None) -> Iterator[str]:
     """The training text in blocks; where it is long, only some, evenly spread."""
-    sizes = [file.stat().st_size for file in found.train]
+    sizes = [pieces.size(file) for file in found.train]
     end = (1 - found.fraction) * sum(sizes)  # what lies behind is for validation
     every = 1 if most is None else max(1, -(-sum(sizes) // most))
     before = number = 0
@@ -236,9 +236,9 @@ def _texts(found: Texts, most: int | None) -> Iterator[str]:
         before += length
 
 
-def _info(files: list[Path]) -> dict[str, Any]:
+def _info(files: list[pieces.File]) -> dict[str, Any]:
     digest = hashlib.sha256()
     for file in files:
-        with open(file, "rb") as content:
+        with pieces.opened(file) as content:
             digest.update(hashlib.file_digest(content, "sha256").digest())
     return {"name": files[0].name if len(files) == 1 else f"{len(files)} files", "fingerprint": digest.hexdigest()}

@@ -9,7 +9,8 @@
     cnn -> gated-cnn                         words and all layers. The pooling and the classes are new.
     any -> the same model                    by name.
 
-What was loaded, what was not used and what is new is told.
+What was loaded, what was not used and what is new is told. An origin may also be a file of settings: its run, in a
+folder of that name under runs/, is trained first where it is not there yet.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ from regard.models.committee import Committee
 from regard.models.fitted import Fits
 from regard.runs.folder import read_config, settings_of
 from regard.runs.kind import kind
-from regard.settings import Settings, merge
+from regard.settings import Settings, load, merge
 from regard.training.checkpoint import read_tensors
 
+RECIPES = (".yaml", ".yml", ".json")
 NO_SIZES = {"vocab", "dropout"}
 CELLS = {"bilstm": "lstm", "han": "gru"}
 """What reads the words in classifiers that a birnn can start."""
@@ -86,9 +88,32 @@ class Account:
         return "\n".join(lines)
 
 
+def recipe(origin: str | Path) -> Path | None:
+    """The file of settings that an origin names, or none where it is a run."""
+    path = Path(origin)
+    return path if path.suffix.lower() in RECIPES and not path.is_dir() else None
+
+
+def place(origin: str | Path) -> Path:
+    """The folder of the run."""
+    made_by = recipe(origin)
+    return Path(origin) if made_by is None else Path("runs") / made_by.stem
+
+
+def finished(folder: Path) -> bool:
+    return (folder / "config.json").is_file() and bool(read_config(folder).get("finished"))
+
+
 def adopt(task: str, tree: Mapping[str, Any]) -> dict[str, Any]:
     """The settings with the model, its sizes and the tokenizer of the run that is started from, unless given."""
-    folder = Path(str(tree["origin"]))
+    folder = place(str(tree["origin"]))
+    if (made_by := recipe(str(tree["origin"]))) and not finished(folder):
+        before = load(made_by).get("task", "language")
+        raise UserError(
+            f"{folder}, which {made_by} makes, is to be trained first: "
+            f"regard train {before} --config {made_by} --out {folder}"
+        )
+    tree = {**tree, "origin": str(folder)}
     config = read_config(folder)
     then = settings_of(config)
     if isinstance(then.model, Fits):

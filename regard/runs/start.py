@@ -26,8 +26,9 @@ from regard.runs.folder import FORMAT, read_config, versions, write_config
 from regard.runs.kind import Kind, kind
 from regard.runs.resolve import absolute, as_tree, differences, resolve
 from regard.runs.run import Run
-from regard.settings import Settings, merge, seconds, spelled_out
+from regard.settings import Settings, load, merge, seconds, spelled_out
 from regard.training import atomic, checkpoint, launch, machine
+from regard.training.interrupts import Interrupted
 from regard.training.loop import fit
 
 BEGUN = {"tokenizer.json", "tokenizer.json.tmp", "config.json.tmp", "state", "logs", "corpus"}
@@ -79,10 +80,15 @@ def train(
     }
     given["data"]["valid"] = _paths(valid)
     tree = merge(tree, _without_none(given))
+    made_by = origins.recipe(tree["origin"]) if tree.get("origin") is not None else None
+    if made_by is not None:
+        tree = {**tree, "origin": str(origins.place(made_by))}
     if resume and out is None:
         raise UserError("which run is to be resumed? name its folder: --resume --out RUN")
     if resume and (Path(str(out)) / "config.json").is_file():
         return _resume(task, tree, Path(str(out)), table, progress, say)
+    if made_by is not None:
+        _train_first(made_by, progress, say)
     if tree.get("origin") is not None:
         tree = origins.adopt(task, tree)
     made = kind(task)
@@ -118,6 +124,23 @@ def train(
     if machine.rank() == 0:
         words.save(folder)
     return _fit(made, chosen, config, found, words, folder, begun, progress, say, resume=False)
+
+
+def _train_first(recipe: Path, progress: bool, say: Callable[[str], Any]) -> None:
+    """The run that training starts from, as its settings say; where it stopped before, it goes on."""
+    settings, folder = load(recipe), origins.place(recipe)
+    task = settings.pop("task", None)
+    if task is None:
+        raise UserError(f"{recipe} does not say which task it is for, so what it makes cannot be trained first")
+    if not origins.finished(folder):
+        if machine.rank() or machine.siblings():
+            raise UserError(f"{folder} is to be trained first: regard train {task} --config {recipe} --out {folder}")
+        say(f"{folder} comes first, as {recipe} says")
+    try:
+        train(task, settings=settings, out=folder, resume=True, progress=progress, say=say)
+    except Interrupted as stop:
+        stop.first = True
+        raise
 
 
 def _resume(

@@ -10,7 +10,10 @@ from typing import Any
 
 
 class Interrupted(Exception):
-    """Training was asked to stop and did, at a step from which it can go on."""
+    """Training was asked to stop and did, at a step from which it can go on. `first` where that was the training of a
+    run that another was to start from."""
+
+    first = False
 
     def __init__(self, folder: Path, step: int, signal_number: int = signal.SIGINT) -> None:
         super().__init__(f"stopped at step {step}; go on with --resume")

@@ -7,8 +7,10 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +23,7 @@ from regard.runs import origin
 from regard.runs.resolve import resolve
 from regard.training import loop
 from regard.training.checkpoint import read_tensors
+from regard.training.interrupts import Interrupted
 
 PERIOD = "abcdefg. "
 QUIET = {"progress": False, "say": lambda line: None}
@@ -279,6 +282,65 @@ def test_a_blank_model_starts_the_reader_that_has_its_cells(text, reviews, tmp_p
     assert resolve("classify", origin.adopt("classify", tree)).model_name == "bilstm"
     with pytest.raises(UserError, match="reads with 'gru' cells, and the run has 'lstm'"):
         origin.adopt("classify", {**tree, "model": {"name": "han"}})
+
+
+@pytest.fixture
+def recipe(reviews, tmp_path, monkeypatch) -> Path:
+    """Words of the very reviews, as settings in a file."""
+    monkeypatch.chdir(tmp_path)
+    settings = {
+        "task": "language",
+        "objective": "blank",
+        "data": {"train": [f"{reviews}:text"], "block": 24, "batch_tokens": 200},
+        "tokenizer": {"kind": "words", "vocab": 60},
+        "model": {"name": "birnn", "dim": 8, "hidden": 6, "cell": "gru"},
+        "train": {"steps": 3, "checkpoint_seconds": 0},
+    }
+    file = tmp_path / "words.json"
+    file.write_text(json.dumps(settings))
+    return file
+
+
+def test_what_a_recipe_makes_is_trained_first_and_once(recipe, reviews, tmp_path):
+    said: list[str] = []
+    given = {"origin": "words.json", "model": "han", "steps": 2, "progress": False, "say": said.append}
+    made = regard.train("classify", reviews, out=tmp_path / "first", **given)
+    assert said[0] == f"{Path('runs/words')} comes first, as words.json says"
+    assert made.config["settings"]["origin"] == str(tmp_path / "runs" / "words")
+    assert made.tokenizer.core.to_str() == regard.load("runs/words").tokenizer.core.to_str()
+    assert made.config["origin"]["loaded"]
+    date = Path("runs/words/model.safetensors").stat().st_mtime_ns
+    again = regard.train("classify", reviews, out=tmp_path / "second", **given)
+    assert Path("runs/words/model.safetensors").stat().st_mtime_ns == date
+    before, after = (read_tensors(run.folder / "model.safetensors") for run in (made, again))
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    regard.train("classify", reviews, out=tmp_path / "second", resume=True, **given)  # the recipe is no other origin
+    tree = origin.adopt("classify", {"origin": "words.json", "data": {"train": str(reviews)}})
+    assert tree["origin"] == str(Path("runs/words"))
+    recipe.write_text(recipe.read_text().replace('"hidden": 6', '"hidden": 7'))
+    with pytest.raises(UserError, match=r"started with other settings: model\.hidden"):
+        regard.train("classify", reviews, out=tmp_path / "third", **given)
+
+
+def test_what_a_recipe_makes_goes_on_where_it_was_stopped(recipe, reviews, tmp_path):
+    given = {"origin": recipe, "model": "han", "steps": 2, "out": tmp_path / "run"}
+    recipe.write_text(recipe.read_text().replace('"steps": 3', '"steps": 100000'))
+    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(Interrupted) as stopped:
+        regard.train("classify", reviews, **given, **QUIET)
+    assert stopped.value.first
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(UserError, match="is to be trained first: regard train language --config"):
+        origin.adopt("classify", {"origin": str(recipe)})
+
+
+def test_a_recipe_that_cannot_be_meant_is_said(recipe, reviews):
+    with pytest.raises(UserError, match=r"no settings file 'none\.yaml'"):
+        regard.train("classify", reviews, origin="none.yaml", **QUIET)
+    recipe.write_text(recipe.read_text().replace('"task": "language", ', ""))
+    with pytest.raises(UserError, match="does not say which task"):
+        regard.train("classify", reviews, origin=recipe, **QUIET)
 
 
 def test_a_large_text_has_a_small_validation_part(text, tmp_path):
