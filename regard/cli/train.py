@@ -98,7 +98,11 @@ def classify(
 @app.command("language")
 def language(
     data: Annotated[
-        list[str] | None, typer.Argument(help="Files and folders of text (.txt, .md, also .gz), of any size.")
+        list[str] | None,
+        typer.Argument(
+            help="Files and folders of text (.txt, .md, also .gz), of any size; and columns of tables, such as "
+            "reviews.csv:review."
+        ),
     ] = None,
     objective: Annotated[str | None, typer.Option(help="causal, masked, blank or span. [causal]")] = None,
     model: Annotated[
@@ -160,6 +164,7 @@ def language(
       regard train language corpus.txt --epochs 2 --block 64 --out runs/gpt
       regard train language corpus.txt --objective masked --whole-words --epochs 2 --block 64 --out runs/bert
       regard train language corpus.txt books --objective blank --tokenizer words --epochs 2 --block 64
+      regard train language reviews.csv:review --objective blank --tokenizer words --set model.cell=gru --epochs 2
       regard train language corpus.txt --tokenizer chars --model cnn --epochs 2 --block 64 --stride 32
       regard train language corpus.txt --from runs/gpt --epochs 2 --block 64
       regard train language --resume --out runs/gpt
@@ -322,8 +327,8 @@ def run(
     except Interrupted as stop:
         if rank() == 0:
             went = f"regard: stopped at step {stop.step}{f' of {stop.folder}' if stop.first else ''}; nothing is lost."
-            again = "the same command" if stop.first else f"\n  regard train {task} --resume --out {stop.folder}"
-            print(f"{went} Go on with {again}", file=sys.stderr)
+            again = " the same command" if stop.first else f"\n  regard train {task} --resume --out {stop.folder}"
+            print(f"{went} Go on with{again}", file=sys.stderr)
         raise typer.Exit(128 + stop.signal) from None
     finish(made, json_, say)
 
