@@ -22,7 +22,7 @@ OF_A_FILE = 1024  # lines of a file, which are sorted by length
 def translate(
     run: RunFolder,
     file: Annotated[
-        Path | None, typer.Argument(help="A file with a source a line (also .gz); without it standard input.")
+        Path | None, typer.Argument(help="A file with a source a line (also .gz); - or nothing is standard input.")
     ] = None,
     text: Annotated[str | None, typer.Option(help="A single text, instead of a file.")] = None,
     beam: Annotated[int | None, typer.Option(min=1, help="So many beams; 1 is greedy. [5]")] = None,
@@ -63,7 +63,9 @@ def translate(
 
     if file is not None and text is not None:
         raise UserError("give a file or --text, not both")
-    if file is None and text is None and sys.stdin.isatty():
+    typed = file is None and text is None
+    file = None if str(file) == "-" else file
+    if typed and sys.stdin.isatty():
         raise UserError("give a file, --text TEXT, or lines on standard input: regard translate RUN FILE")
     drawn = [name for name, value in (("--top-k", top_k), ("--top-p", top_p)) if value is not None]
     if drawn and temperature is None:

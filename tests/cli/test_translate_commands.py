@@ -23,6 +23,7 @@ def test_lines_keep_their_order_and_empty_ones_stay_empty(cli, translating, tmp_
     assert len(said) == 5
     assert said[1] == said[3] == said[4] == ""
     code, piped, _ = cli("translate", run, "--tokens", "9", stdin=(tmp_path / "some.en").read_text())
+    assert cli("translate", run, "-", "--tokens", "9", stdin=(tmp_path / "some.en").read_text())[1] == piped
     assert piped == whole
     code, alone, _ = cli("translate", run, "--text", lines[1], "--tokens", "9")
     assert alone == said[2] + "\n"
