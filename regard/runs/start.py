@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from regard.data.column import column
 from regard.data.read import Table
 from regard.data.tokenizer import Tokenizer
 from regard.errors import UserError
@@ -26,7 +27,7 @@ from regard.runs.folder import FORMAT, read_config, versions, write_config
 from regard.runs.kind import Kind, kind
 from regard.runs.resolve import absolute, as_tree, differences, resolve
 from regard.runs.run import Run
-from regard.settings import Settings, load, merge, seconds, spelled_out
+from regard.settings import Settings, listed, load, merge, seconds, spelled_out
 from regard.training import atomic, checkpoint, launch, machine
 from regard.training.interrupts import Interrupted
 from regard.training.loop import fit
@@ -88,6 +89,7 @@ def train(
     if resume and (Path(str(out)) / "config.json").is_file():
         return _resume(task, tree, Path(str(out)), table, progress, say)
     if made_by is not None:
+        _look_ahead(tree, out, overwrite)
         _train_first(made_by, progress, say)
     if tree.get("origin") is not None:
         tree = origins.adopt(task, tree)
@@ -124,6 +126,18 @@ def train(
     if machine.rank() == 0:
         words.save(folder)
     return _fit(made, chosen, config, found, words, folder, begun, progress, say, resume=False)
+
+
+def _look_ahead(tree: Mapping[str, Any], out: str | Path | None, overwrite: bool) -> None:
+    """What would stop the second run is said before the first takes its time: a missing file, a folder in use."""
+    data = tree.get("data") or {}
+    for part in ("train", "valid"):
+        given = data.get(part) or ()
+        for name in map(Path, listed(given) if isinstance(given, str) else given):
+            if not name.exists() and column(name) is None:
+                raise UserError(f"no such file: {str(name)!r}")
+    if out is not None:
+        _usable(Path(out), overwrite)
 
 
 def _train_first(recipe: Path, progress: bool, say: Callable[[str], Any]) -> None:
@@ -258,10 +272,15 @@ def _folder(settings: Settings, out: str | Path | None, overwrite: bool) -> Path
     if out is None:
         return _free_folder(settings)
     folder = Path(out)
+    if not machine.rank() and _usable(folder, overwrite):  # the first process looks for all, and may be writing already
+        _clear(folder)
+    return folder
+
+
+def _usable(folder: Path, overwrite: bool) -> bool:
+    """Whether there is a run in the folder that may go; an error where the folder cannot be written to."""
     if folder.is_file():
         raise UserError(f"{folder} is a file; --out wants a folder")
-    if machine.rank():  # the first process looks for all, and may be writing already
-        return folder
     if (folder / "config.json").exists():
         try:
             read_config(folder)
@@ -269,10 +288,10 @@ def _folder(settings: Settings, out: str | Path | None, overwrite: bool) -> Path
             raise UserError(f"{problem}; name another folder for --out") from None
         if not overwrite:
             raise UserError(f"{folder} holds a run already: --resume goes on with it, --overwrite starts anew")
-        _clear(folder)
-    elif folder.is_dir() and any(p.name not in BEGUN for p in folder.iterdir()):
+        return True
+    if folder.is_dir() and any(p.name not in BEGUN for p in folder.iterdir()):
         raise UserError(f"{folder} is not empty and not a run; name another folder for --out")
-    return folder
+    return False
 
 
 def _free_folder(settings: Settings) -> Path:

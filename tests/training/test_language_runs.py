@@ -336,6 +336,11 @@ def test_what_a_recipe_makes_goes_on_where_it_was_stopped(recipe, reviews, tmp_p
 
 
 def test_a_recipe_that_cannot_be_meant_is_said(recipe, reviews):
+    with pytest.raises(UserError, match=r"no such file: 'revews\.txt'"):  # before anything is trained
+        regard.train("classify", "revews.txt", origin=recipe, **QUIET)
+    with pytest.raises(UserError, match="not empty and not a run"):
+        regard.train("classify", reviews, origin=recipe, out=recipe.parent, **QUIET)
+    assert not Path("runs").exists()
     with pytest.raises(UserError, match=r"no settings file 'none\.yaml'"):
         regard.train("classify", reviews, origin="none.yaml", **QUIET)
     recipe.write_text(recipe.read_text().replace('"task": "language", ', ""))
