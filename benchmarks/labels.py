@@ -25,26 +25,26 @@ from regard.settings import load
 SHARES = (0.5, 0.75, 1.0)
 
 
-def measure(name: str, seeds: int, words: Path) -> dict[str, Any]:
-    train, aside = parts(name)
+def measure(task: str, seeds: int, words: Path) -> dict[str, Any]:
+    train, aside = parts(task)
     whole = len(train.texts) + len(aside.texts)
-    recipe = RECIPES[name][-1]
+    recipe = RECIPES[task][-1]
     tuned = load(ROOT / "recipes" / f"{recipe}.yaml")
     tuned.pop("task")
     tuned["data"] = {k: v for k, v in tuned["data"].items() if k not in ("train", "text", "label")}
     tuned["origin"] = str(pretrained(words))
     plain = {"data": tuned["data"], "train": {"epochs": 12, "evaluate_every": 100_000}}
     rows: dict[str, Any] = {}
-    for model, settings in ((tuned["model"]["name"], tuned), ("kim-cnn", plain)):
+    for name, model, settings in ((recipe, tuned["model"]["name"], tuned), ("kim-cnn", "kim-cnn", plain)):
         row: dict[str, Any] = {}
         for share in SHARES:
             kept = [np.random.default_rng(seed).permutation(len(train.texts)) for seed in range(seeds)]
             some = [taken(train, np.sort(order[: round(share * len(order))])) for order in kept]
             found = [float(right(part, aside, model, settings, seed)[0].mean()) for seed, part in enumerate(some)]
             row[str(len(some[0].texts))] = found
-            print(f"{model}, {len(some[0].texts):,} texts: {statistics.mean(found):.4f}", flush=True)
-        rows[recipe if settings is tuned else model] = {"accuracy": row, "forecast": forecast(row, whole)}
-        print(f"{model}, forecast for {whole:,}: {rows[recipe if settings is tuned else model]['forecast']:.4f}")
+            print(f"{name}, {len(some[0].texts):,} texts: {statistics.mean(found):.4f}", flush=True)
+        rows[name] = {"accuracy": row, "forecast": forecast(row, whole)}
+        print(f"{name}, forecast for {whole:,}: {rows[name]['forecast']:.4f}", flush=True)
     return {"measured on": len(aside.texts), "whole": whole, "models": rows, **machine()}
 
 

@@ -82,11 +82,10 @@ def train(
     given["data"]["valid"] = _paths(valid)
     tree = merge(tree, _without_none(given))
     made_by = origins.recipe(tree["origin"]) if tree.get("origin") is not None else None
-    if made_by is not None:
-        tree = {**tree, "origin": str(origins.place(made_by))}
     if resume and out is None:
         raise UserError("which run is to be resumed? name its folder: --resume --out RUN")
     if resume and (Path(str(out)) / "config.json").is_file():
+        tree = tree if made_by is None else {**tree, "origin": str(origins.place(made_by))}
         return _resume(task, tree, Path(str(out)), table, progress, say)
     if made_by is not None:
         _look_ahead(tree, out, overwrite)
@@ -148,7 +147,7 @@ def _train_first(recipe: Path, progress: bool, say: Callable[[str], Any]) -> Non
         raise UserError(f"{recipe} does not say which task it is for, so what it makes cannot be trained first")
     if not origins.finished(folder):
         if machine.rank() or machine.siblings():
-            raise UserError(f"{folder} is to be trained first: regard train {task} --config {recipe} --out {folder}")
+            return  # not by several processes at once: what adopts it says so
         say(f"{folder} comes first, as {recipe} says")
     try:
         train(task, settings=settings, out=folder, resume=True, progress=progress, say=say)

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -324,15 +325,23 @@ def test_what_a_recipe_makes_is_trained_first_and_once(recipe, reviews, tmp_path
 
 def test_what_a_recipe_makes_goes_on_where_it_was_stopped(recipe, reviews, tmp_path):
     given = {"origin": recipe, "model": "han", "steps": 2, "out": tmp_path / "run"}
-    recipe.write_text(recipe.read_text().replace('"steps": 3', '"steps": 100000'))
-    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+    recipe.write_text(recipe.read_text().replace('"steps": 3', '"steps": 300'))
+
+    def stop() -> None:  # once there is a checkpoint the loop listens
+        while not list(Path("runs/words/state").glob("step-*")):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=stop, daemon=True).start()
     with pytest.raises(Interrupted) as stopped:
         regard.train("classify", reviews, **given, **QUIET)
     assert stopped.value.first
     assert not (tmp_path / "run").exists()
     with pytest.raises(UserError, match="is to be trained first: regard train language --config"):
         origin.adopt("classify", {"origin": str(recipe)})
+    run = regard.train("classify", reviews, **given, **QUIET)
+    assert run.config["finished"]
+    assert regard.load("runs/words").config["steps"] == 300
 
 
 def test_a_recipe_that_cannot_be_meant_is_said(recipe, reviews):
