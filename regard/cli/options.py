@@ -73,7 +73,7 @@ def without_words(flags: dict[str, Any]) -> None:
     data = flags["data"]
     said = [f"--{k.replace('_', '-')}" for k in ("text", "label", "labels", "class_weights") if data.pop(k) is not None]
     said += [f"--{name}" for name, value in flags.pop("tokenizer").items() if value is not None]
-    said += ["--members"] if flags.pop("members") is not None else []
+    said += [f"--{name}" for name in ("members", "smoothing") if flags.pop(name) is not None]
     said += ["--batch-tokens"] if data.pop("batch_tokens") is not None else []
     if said:
         raise UserError(f"{', '.join(said)} say nothing to a classifier of pictures; leave them out")

@@ -35,6 +35,7 @@ def classify(
     mechanism: o.Mechanism = None,
     positions: o.Positions = None,
     members: Annotated[int | None, typer.Option(min=1, help="How many of them are trained, to vote. [1]")] = None,
+    smoothing: Annotated[float | None, typer.Option(help="Label smoothing. [0]")] = None,
     from_: o.From = None,
     epochs: o.Epochs = None,
     steps: o.Steps = None,
@@ -75,6 +76,7 @@ def classify(
         "seed": seed,
         "origin": from_,
         "members": members,
+        "smoothing": smoothing,
         "model": {"name": model, "mechanism": mechanism, "positions": positions},
         "data": {
             "train": data,

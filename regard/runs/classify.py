@@ -49,9 +49,11 @@ class Data(DataSettings):
 
 @dataclass(frozen=True)
 class ClassifySettings(Settings):
-    """`members`: how many models of this design vote."""
+    """`members`: how many models of this design vote; `smoothing` is the share of the chance that all classes have
+    alike in what is learnt."""
 
     members: int = 1
+    smoothing: float = 0.0
     data: Data = field(default_factory=Data)
 
 
@@ -91,6 +93,10 @@ def check(settings: ClassifySettings) -> None:
         raise UserError(f"members says how many models vote, 1 or more, and was given {settings.members}")
     if settings.members > 1 and not hasattr(settings.model, "build"):
         raise UserError(f"{settings.model_name} is fitted at once: its members would all say the same; leave them out")
+    if not 0 <= settings.smoothing < 1:
+        raise UserError(f"smoothing is a share from 0 to below 1, and was given {settings.smoothing}")
+    if settings.smoothing and not hasattr(settings.model, "build"):
+        raise UserError(f"{settings.model_name} is fitted to the labels as they are; leave smoothing out")
 
 
 def check_config(config: Mapping[str, Any]) -> None:
@@ -180,6 +186,7 @@ def task(
         batch_tokens=settings.data.batch_tokens,
         seed=settings.seed,
         weights=found.weights,
+        smoothing=settings.smoothing,
     )
     return job, f"{len(train):,} documents ({len(train.ids):,} tokens), {len(found.classes)} classes"
 

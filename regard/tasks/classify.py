@@ -2,6 +2,10 @@
 
 one class          Σ w_y · -log softmax(z)_y / Σ w_y                                   w: how much classes weigh
 several labels     mean over labels of -(w t log σ(z) + (1 - t) log(1 - σ(z)))         t: has it or not
+
+With `smoothing` ε what is learnt is less sure than the label (Szegedy et al. 2016, Rethinking the Inception
+Architecture, section 7): of C classes each is wanted with ε/C and the label with 1 - ε more; of several labels each t
+is (1 - ε) t + ε/2.
 """
 
 from __future__ import annotations
@@ -69,10 +73,11 @@ class Classify:
         batch_tokens: int,
         seed: int,
         weights: np.ndarray | None = None,
+        smoothing: float = 0.0,
     ):
         # where classes weigh alike, so they do in choosing the best model
         self.monitor = "macro_f1" if weights is not None else "micro_f1" if labels.ndim == 2 else "accuracy"
-        self.weights = weights
+        self.weights, self.smoothing = weights, smoothing
         self.train, self.labels, self.valid, self.valid_labels = train, labels, valid, valid_labels
         self.classes, self.batch_tokens, self.seed = classes, batch_tokens, seed
         self._numbers = sentence_numbers(train)
@@ -92,7 +97,7 @@ class Classify:
         out = model(batch.ids, batch.mask, batch.sentences)
         weights = None if self.weights is None else torch.from_numpy(self.weights).to(out.logits)
         each = out.logits[None] if out.each is None else out.each
-        loss = torch.stack([class_loss(logits, batch.labels, weights) for logits in each]).mean()
+        loss = torch.stack([class_loss(logits, batch.labels, weights, self.smoothing) for logits in each]).mean()
         terms = {"classes": Term(loss)}
         return terms | {name: Term(total, weight) for name, (total, weight) in out.terms.items()}
 
@@ -102,11 +107,12 @@ class Classify:
         return measures(found, self.valid_labels)
 
 
-def class_loss(logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+def class_loss(logits: Tensor, labels: Tensor, weights: Tensor | None, smoothing: float = 0.0) -> Tensor:
     """The sum over the batch; see above."""
     if labels.dim() == 1:
-        return F.cross_entropy(logits, labels, weights, reduction="sum")
-    return F.binary_cross_entropy_with_logits(logits, labels, pos_weight=weights, reduction="sum") / labels.shape[1]
+        return F.cross_entropy(logits, labels, weights, reduction="sum", label_smoothing=smoothing)
+    wanted = (1 - smoothing) * labels + smoothing / 2
+    return F.binary_cross_entropy_with_logits(logits, wanted, pos_weight=weights, reduction="sum") / labels.shape[1]
 
 
 def sentence_numbers(documents: Documents) -> np.ndarray:

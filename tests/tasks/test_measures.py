@@ -60,3 +60,14 @@ def test_weighted_losses():
     q = chances(logits, many=True)
     wanted = -(weights * members * q.log() + (1 - members) * (1 - q).log()).sum() / 3
     assert torch.allclose(class_loss(logits, members, weights), wanted, atol=1e-5)
+
+
+def test_smoothed_losses_want_a_little_of_every_class():
+    logits, labels = torch.randn(6, 4), torch.tensor([0, 1, 2, 3, 1, 0])
+    wanted = 0.2 / 4 + 0.8 * torch.eye(4)[labels]
+    found = class_loss(logits, labels, None, smoothing=0.2)
+    assert torch.allclose(found, -(wanted * chances(logits).log()).sum())
+    members = torch.eye(4)[labels]
+    wanted, q = 0.1 + 0.8 * members, chances(logits, many=True)
+    found = class_loss(logits, members, None, smoothing=0.2)
+    assert torch.allclose(found, -(wanted * q.log() + (1 - wanted) * (1 - q).log()).sum() / 4)
