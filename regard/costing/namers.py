@@ -95,6 +95,8 @@ def _han(model: Any, n: int, m: int) -> Items:
     yield Item("embeddings", model.embedding.weight.numel())
     if model.ngrams is not None:
         yield Item("n-grams", own(model.ngrams))
+    if model.case is not None:
+        yield Item("case", model.case.weight.numel())
     yield from two_way("words", model.read_words, words, sentences)
     yield pool("word attention", model.words, words, sentences)
     yield from two_way("sentences", model.read_sentences, sentences)

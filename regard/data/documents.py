@@ -9,6 +9,7 @@ import numpy as np
 import tokenizers as tk
 
 from regard.data.sentences import split
+from regard.data.shapes import joined, shapes
 from regard.data.tokenizer import UNK, Tokenizer
 from regard.errors import UserError
 
@@ -57,10 +58,13 @@ class Documents:
         return self.ids[first:last], np.append(bounds, last - first)
 
 
-def encode(texts: Sequence[str], tokenizer: Tokenizer, *, max_tokens: int | None = None) -> Documents:
+def encode(
+    texts: Sequence[str], tokenizer: Tokenizer, *, max_tokens: int | None = None, written: bool = False
+) -> Documents:
     """Tokenize and split into sentences; of a document longer than `max_tokens` the beginning is kept.
 
-    A token belongs to the sentence where it starts. A text without any token (only space) becomes one [UNK].
+    A token belongs to the sentence where it starts. A text without any token (only space) becomes one [UNK]. With
+    `written` each id says as well how the token is written (regard.data.shapes).
     """
     if max_tokens is not None and max_tokens < 1:
         raise UserError(f"max_tokens must be 1 or more, and was given {max_tokens}")
@@ -72,6 +76,8 @@ def encode(texts: Sequence[str], tokenizer: Tokenizer, *, max_tokens: int | None
     for chunk in _chunks(texts):
         for text, encoding in zip(chunk, tokenizer.batch(chunk), strict=True):
             tokens = np.array(encoding.ids or [UNK], np.int32)
+            if written and encoding.ids:
+                tokens = joined(tokens, shapes(text, np.array(encoding.offsets)))
             if max_tokens is not None and len(tokens) > max_tokens:
                 tokens, cut = tokens[:max_tokens].copy(), cut + 1
             found = _sentences(text, encoding, len(tokens))

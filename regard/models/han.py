@@ -6,7 +6,8 @@
     class       softmax(W_c v + b_c)                                                              eq. 11
 
 With `ngrams` the words come with what naive Bayes says of the n-grams that start at them (`regard.layers.ngrams`), a
-number for each length and class beside the embedding; the paper has none.
+number for each length and class beside the embedding; with `case` they come with a vector of that width for how they
+are written (`regard.data.shapes`), which a vocabulary without capitals does not tell. The paper has neither.
 
 How we differ: sentences of all documents of a batch are encoded together in groups of like length, instead of as one
 padded (batch, sentences, words) block; the result is the same and most of the padding is gone.
@@ -20,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard.data import shapes
 from regard.layers import Pool, TwoWay
 from regard.layers.dropout import Dropout
 from regard.layers.ngrams import NGrams
@@ -40,6 +42,7 @@ class Config:
     folds: int = 10
     ngram_dropout: float = 0.3
     spread: float = 0.1  # of the embeddings at the start
+    case: int = 0
 
     def build(self, vocab: int, classes: int) -> HAN:
         known = None
@@ -47,7 +50,7 @@ class Config:
             cut = {"most": self.ngrams, "folds": self.folds, "dropout": self.ngram_dropout}
             known = NGrams(vocab, classes, table=self.table, **cut)
         widths = self.embed, self.hidden, self.attention
-        return HAN(vocab, classes, *widths, self.dropout, self.word_dropout, known, self.spread)
+        return HAN(vocab, classes, *widths, self.dropout, self.word_dropout, known, self.spread, self.case)
 
 
 class HAN(nn.Module):
@@ -62,12 +65,14 @@ class HAN(nn.Module):
         word_dropout: float = 0.0,
         ngrams: NGrams | None = None,
         spread: float = 0.1,
+        case: int = 0,
     ):
         super().__init__()
         self.embedding = nn.Embedding(vocab, embed, padding_idx=0)
         nn.init.normal_(self.embedding.weight, std=spread)
         self.ngrams = ngrams
-        width = embed + (ngrams.most * classes if ngrams else 0)
+        self.case = nn.Embedding(shapes.COUNT, case) if case else None
+        width = embed + (ngrams.most * classes if ngrams else 0) + case
         self.read_words, self.words = TwoWay(width, hidden), Pool(2 * hidden, attention)
         self.read_sentences, self.sentences = TwoWay(2 * hidden, hidden), Pool(2 * hidden, attention)
         self.dropout, self.drop_words = Dropout(dropout), nn.Dropout1d(word_dropout)
@@ -75,19 +80,25 @@ class HAN(nn.Module):
 
     def see(self, ids: np.ndarray, starts: np.ndarray, labels: np.ndarray) -> None:
         if self.ngrams is not None:
-            self.ngrams.fill(ids, starts, labels)
+            self.ngrams.fill(ids if self.case is None else shapes.words(ids), starts, labels)
 
     def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor) -> Classified:
-        """ids, mask and the number of each token's sentence in its document, each (b, n)."""
+        """ids, mask and the number of each token's sentence in its document, each (b, n). With `case` ids say as well how
+        the words are written."""
         groups = sentence_groups(mask, sentences)
         b, s = mask.shape[0], groups.most
         encoded = self.head.weight.new_zeros(b * s, self.head.in_features)
-        ratios = None if self.ngrams is None else self.ngrams(ids, mask).flatten(2).flatten(0, 1)
+        beside: list[Tensor] = []  # (b * n, ...)
+        if self.case is not None:
+            ids, shape = shapes.parted(ids)
+            beside.append(self.case(shape).flatten(0, 1))
+        if self.ngrams is not None:
+            beside.append(self.ngrams(ids, mask).flatten(2).flatten(0, 1))
         rows, vectors = [], []
         for group in groups:
             x = self.drop_words(self.dropout(self.embedding(ids.flatten()[group.tokens])))  # (rows, words, embed)
-            if ratios is not None:
-                x = torch.cat((x, ratios[group.tokens]), -1)
+            if beside:
+                x = torch.cat((x, *(one[group.tokens] for one in beside)), -1)
             h = self.read_words(x, group.lengths)
             at = Places(group.sentence[:, None], group.at, "sentences", "tokens", group.document)
             vectors.append(self.words(h, group.mask, at)[0][:, 0])

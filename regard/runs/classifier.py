@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from regard.data import documents
 from regard.data.labels import THRESHOLD, memberships, numbers, parted
 from regard.data.read import Table, read
+from regard.data.tokenizer import Tokenizer
 from regard.runs.run import Run
 from regard.tasks import classify
 from regard.tasks.measures import by_class, measures, most_frequent
@@ -68,7 +69,7 @@ class Classifier(Run):
         if not isinstance(self.model, nn.Module):
             return self.model.probabilities(list(texts), self.many)
         assert self.tokenizer is not None
-        found = documents.encode(texts, self.tokenizer, max_tokens=self.settings.data.max_tokens)
+        found = encoded(texts, self.tokenizer, self.settings)
         if found.cut:
             say(f"{found.cut:,} of {len(texts):,} texts were cut at {self.settings.data.max_tokens} tokens")
         return classify.probabilities(self.model, found, many=self.many)
@@ -130,6 +131,12 @@ class Classifier(Run):
     def chances(self, logits: Tensor) -> Tensor:
         """p(class) of a model's logits (..., classes)."""
         return classify.chances(logits, self.many)
+
+
+def encoded(texts: Sequence[str], words: Tokenizer, settings: Any) -> documents.Documents:
+    """Texts as a model of these settings reads them."""
+    written = bool(getattr(settings.model, "case", 0))
+    return documents.encode(texts, words, max_tokens=settings.data.max_tokens, written=written)
 
 
 def as_numbers(cells: list[str], classes: list[str], mark: str | None, where: str = "") -> np.ndarray:

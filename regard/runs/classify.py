@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from regard.data import documents, labels, split, tokenizer
+from regard.data import labels, split, tokenizer
 from regard.data.read import Table, require_classes
 from regard.data.read import read as read_table
 from regard.data.tokenizer import Tokenizer
@@ -22,7 +22,7 @@ from regard.errors import UserError, nearest
 from regard.inspect import attends
 from regard.models.committee import Committee
 from regard.models.fitted import Fits, Fitted
-from regard.runs.classifier import Classifier, as_numbers
+from regard.runs.classifier import Classifier, as_numbers, encoded
 from regard.runs.folder import settings_of
 from regard.settings import DataSettings, Settings
 from regard.tasks.classify import MODELS, Classify
@@ -173,8 +173,7 @@ def task(
 ) -> tuple[Classify, str]:
     """Both parts tokenized, as a task for the loop."""
     most = settings.data.max_tokens
-    train = documents.encode(found.texts, words, max_tokens=most)
-    valid = documents.encode(found.valid_texts, words, max_tokens=most)
+    train, valid = encoded(found.texts, words, settings), encoded(found.valid_texts, words, settings)
     if train.cut:
         say(f"{train.cut:,} documents were longer than {most} tokens and are cut there (--set data.max_tokens=N)")
     job = Classify(

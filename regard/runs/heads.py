@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from regard.data import documents, pairs
+from regard.data import pairs
 from regard.data.read import read
 from regard.errors import UserError
 from regard.inspect import Head, attends, importance
 from regard.inspect import prune as prune_heads
-from regard.runs.classifier import Classifier, as_numbers
+from regard.runs.classifier import Classifier, as_numbers, encoded
 from regard.runs.language_model import LanguageModel
 from regard.runs.subject import must_attend
 from regard.runs.translator import Translator
@@ -122,7 +122,7 @@ def _classes(run: Classifier, file: str | Path, rows: int) -> Callable[[], dict[
     data = run.settings.data
     found = read(Path(file), text=run.text_column, label=data.label or run._columns[1], many=run.many)
     truth = as_numbers(found.labels or [], run.labels, run.config.get("separator"), str(file))[:rows]
-    texts = documents.encode(found.texts[:rows], run.words, max_tokens=data.max_tokens)
+    texts = encoded(found.texts[:rows], run.words, run.settings)
 
     def asked() -> dict[str, float]:
         said = measures(classify.probabilities(run.net, texts, many=run.many), truth)

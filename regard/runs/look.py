@@ -8,27 +8,24 @@ import json
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from regard import viewer
-from regard.data import documents
 from regard.data.tokenizer import UNK
 from regard.errors import UserError, nearest
 from regard.inspect import AttentionMap, Explanation, explain, overlap
 from regard.runs.changes import Change
+from regard.runs.classifier import Classifier, encoded
 from regard.runs.evidence import compared, spans_of
 from regard.runs.looking import seen_by
 from regard.runs.subject import Picture, Subject, must_attend, padded
 from regard.tasks.classify import sentence_numbers
 from regard.viewer.maps import restore
 from regard.viewer.overlay import overlay_png, overlay_svg
-
-if TYPE_CHECKING:
-    from regard.runs.classifier import Classifier
 
 BATCH_TOKENS = 16_384
 FORMS = (".html", ".svg", ".png", ".json", ".csv")
@@ -122,7 +119,7 @@ class Reviewed(Subject):
         self.run, self.net, self.text = run, run.net, text
         votes = f" × {run.settings.members}" if run.settings.members > 1 else ""
         self.model_name, self.folder = run.settings.model_name + votes, str(run.folder or "")
-        self.found = documents.encode([text], run.words, max_tokens=run.settings.data.max_tokens)
+        self.found = encoded([text], run.words, run.settings)
         encoding, n = run.words.encode(text), len(self.found.ids)
         self.offsets, words = encoding.offsets[:n] or [(0, len(text))], encoding.words[:n] or [0]
         self.tokens = [

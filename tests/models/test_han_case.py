@@ -1,0 +1,59 @@
+"""A HAN that is told how words are written tells apart what a vocabulary without capitals cannot."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard.data.read import Table
+from regard.data.shapes import parted
+from regard.models import han
+from regard.runs.run import Run
+from regard.runs.start import train
+
+TEXTS = ["we saw the Bush", "we saw the bush"] * 40
+TABLE = Table(TEXTS, ["man", "plant"] * 40, [], "f", 80)
+
+
+def quiet(message: str) -> None:
+    pass
+
+
+def trained(out: Path, **more):
+    model = {"embed": 8, "hidden": 8, "attention": 8, "dropout": 0.0, **more}
+    settings = {"model": model, "train": {"steps": 60, "lr": 0.02, "evaluate_every": 60}}
+    return train("classify", TABLE, model="han", out=out, settings=settings, progress=False, say=quiet)
+
+
+@pytest.mark.parametrize("more", [{"case": 4}, {"case": 4, "ngrams": 2, "table": 50, "ngram_dropout": 0.0}])
+def test_learns_from_capitals(more: dict, tmp_path: Path):
+    run = trained(tmp_path / "run", **more)
+    for one in (run, Run.load(tmp_path / "run")):
+        assert one.predict("we saw the Bush").label == "man"
+        assert one.predict("we saw the bush").label == "plant"
+    assert run.evaluate(TABLE, say=quiet)["accuracy"] == 1.0
+    shown = run.look("we saw the Bush").data
+    assert [token["text"] for token in shown["tokens"]] == ["we", "saw", "the", "Bush"]
+    assert shown["prediction"]["label"] == "man" if "prediction" in shown else True
+
+
+def test_without_it_both_are_one_word(tmp_path: Path):
+    run = trained(tmp_path / "run")
+    assert run.predict("we saw the Bush") == run.predict("we saw the bush")
+
+
+def test_words_are_looked_up_by_themselves():
+    torch.manual_seed(0)
+    model = han.Config(embed=8, hidden=8, attention=8, case=4).build(20, 3).eval()
+    ids, mask, sentences = (
+        torch.tensor([[7, 8 | 2 << 24]]),
+        torch.ones(1, 2, dtype=torch.bool),
+        torch.zeros(1, 2).long(),
+    )
+    assert parted(ids)[0].tolist() == [[7, 8]]
+    told = model(ids, mask, sentences).logits
+    with torch.no_grad():
+        model.case.weight[2] = model.case.weight[0]
+    as_others = model(ids, mask, sentences).logits
+    assert not torch.equal(told, as_others)
+    torch.testing.assert_close(as_others, model(parted(ids)[0], mask, sentences).logits)
