@@ -83,8 +83,8 @@ class HAN(nn.Module):
             self.ngrams.fill(ids if self.case is None else shapes.words(ids), starts, labels)
 
     def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor) -> Classified:
-        """ids, mask and the number of each token's sentence in its document, each (b, n). With `case` ids say as well how
-        the words are written."""
+        """ids, mask and the number of each token's sentence in its document, each (b, n). With `case` ids say as well
+        how the words are written."""
         groups = sentence_groups(mask, sentences)
         b, s = mask.shape[0], groups.most
         encoded = self.head.weight.new_zeros(b * s, self.head.in_features)

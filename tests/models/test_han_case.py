@@ -32,9 +32,8 @@ def test_learns_from_capitals(more: dict, tmp_path: Path):
         assert one.predict("we saw the Bush").label == "man"
         assert one.predict("we saw the bush").label == "plant"
     assert run.evaluate(TABLE, say=quiet)["accuracy"] == 1.0
-    shown = run.look("we saw the Bush").data
+    shown = run.look("we saw the Bush", faithful=False).data
     assert [token["text"] for token in shown["tokens"]] == ["we", "saw", "the", "Bush"]
-    assert shown["prediction"]["label"] == "man" if "prediction" in shown else True
 
 
 def test_without_it_both_are_one_word(tmp_path: Path):
