@@ -16,7 +16,7 @@ FILES = sorted(HOME.rglob("*.py"))
 ERRORS = {"errors"}
 GROUND = ERRORS | {
     "settings", "named", "discover", "sizes", "places", "masks", "seam", "banded", "tiled", "clipped", "tables",
-    "memory", "cost", "positions",
+    "memory", "cost", "positions", "capitals",
 }  # fmt: skip
 LAYERS = GROUND | {"mechanisms", "layers"}
 RUNS = LAYERS | {"models", "inspect", "data", "tasks", "training", "viewer", "report", "decoding", "recall", "runs"}
@@ -30,6 +30,7 @@ ROOMS: dict[str, set[str]] = {
     "named": ERRORS | {"settings"},
     "places": set(),
     "cost": set(),
+    "capitals": set(),
     "masks": ERRORS | {"places"},
     "memory": {"places"},
     "seam": {"masks", "places"},
@@ -42,7 +43,7 @@ ROOMS: dict[str, set[str]] = {
     "layers": GROUND | {"mechanisms"},
     "models": LAYERS,
     "inspect": ERRORS | {"masks", "places", "seam"},
-    "data": ERRORS,
+    "data": ERRORS | {"capitals"},
     "training": ERRORS | {"settings"},
     "tasks": LAYERS | {"models", "inspect", "data", "training"},
     "viewer": ERRORS,
@@ -67,7 +68,7 @@ ROOMS: dict[str, set[str]] = {
     "__main__": {"cli"},
 }
 
-TORCH_FREE = ("errors", "settings", "cli", "data", "viewer", "report")
+TORCH_FREE = ("errors", "settings", "capitals", "cli", "data", "viewer", "report")
 """Rooms that are imported before, or without, torch: help must be quick, pages need only files."""
 
 OVER_CLASSES = {

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import tokenizers as tk
 
+from regard.capitals import joined, shapes
 from regard.data.sentences import split
-from regard.data.shapes import joined, shapes
 from regard.data.tokenizer import UNK, Tokenizer
 from regard.errors import UserError
 
@@ -64,7 +64,7 @@ def encode(
     """Tokenize and split into sentences; of a document longer than `max_tokens` the beginning is kept.
 
     A token belongs to the sentence where it starts. A text without any token (only space) becomes one [UNK]. With
-    `written` each id says as well how the token is written (regard.data.shapes).
+    `written` each id says as well how the token is written (regard.capitals).
     """
     if max_tokens is not None and max_tokens < 1:
         raise UserError(f"max_tokens must be 1 or more, and was given {max_tokens}")

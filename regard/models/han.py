@@ -7,7 +7,7 @@
 
 With `ngrams` the words come with what naive Bayes says of the n-grams that start at them (`regard.layers.ngrams`), a
 number for each length and class beside the embedding; with `case` they come with a vector of that width for how they
-are written (`regard.data.shapes`), which a vocabulary without capitals does not tell. The paper has neither.
+are written (`regard.capitals`), which a vocabulary without capitals does not tell. The paper has neither.
 
 How we differ: sentences of all documents of a batch are encoded together in groups of like length, instead of as one
 padded (batch, sentences, words) block; the result is the same and most of the padding is gone.
@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.data import shapes
+from regard.capitals import COUNT, parted
 from regard.layers import Pool, TwoWay
 from regard.layers.dropout import Dropout
 from regard.layers.ngrams import NGrams
@@ -71,7 +71,7 @@ class HAN(nn.Module):
         self.embedding = nn.Embedding(vocab, embed, padding_idx=0)
         nn.init.normal_(self.embedding.weight, std=spread)
         self.ngrams = ngrams
-        self.case = nn.Embedding(shapes.COUNT, case) if case else None
+        self.case = nn.Embedding(COUNT, case) if case else None
         width = embed + (ngrams.most * classes if ngrams else 0) + case
         self.read_words, self.words = TwoWay(width, hidden), Pool(2 * hidden, attention)
         self.read_sentences, self.sentences = TwoWay(2 * hidden, hidden), Pool(2 * hidden, attention)
@@ -80,7 +80,7 @@ class HAN(nn.Module):
 
     def see(self, ids: np.ndarray, starts: np.ndarray, labels: np.ndarray) -> None:
         if self.ngrams is not None:
-            self.ngrams.fill(ids if self.case is None else shapes.words(ids), starts, labels)
+            self.ngrams.fill(ids if self.case is None else parted(ids)[0], starts, labels)
 
     def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor) -> Classified:
         """ids, mask and the number of each token's sentence in its document, each (b, n). With `case` ids say as well
@@ -90,7 +90,7 @@ class HAN(nn.Module):
         encoded = self.head.weight.new_zeros(b * s, self.head.in_features)
         beside: list[Tensor] = []  # (b * n, ...)
         if self.case is not None:
-            ids, shape = shapes.parted(ids)
+            ids, shape = parted(ids)
             beside.append(self.case(shape).flatten(0, 1))
         if self.ngrams is not None:
             beside.append(self.ngrams(ids, mask).flatten(2).flatten(0, 1))

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from regard.capitals import parted
 from regard.data.read import Table
-from regard.data.shapes import parted
 from regard.models import han
 from regard.runs.run import Run
 from regard.runs.start import train

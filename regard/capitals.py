@@ -10,10 +10,14 @@ shapes takes it apart (`parted`); others are never given them.
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from torch import Tensor
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Array = TypeVar("Array", np.ndarray, "Tensor")
 COUNT = 4
 _PLACE = 24  # bits for the word
 
@@ -39,12 +43,7 @@ def joined(ids: np.ndarray, shapes: np.ndarray) -> np.ndarray:
     return ids | shapes << _PLACE
 
 
-def words(ids: np.ndarray) -> np.ndarray:
-    """The words alone."""
-    return ids & (1 << _PLACE) - 1
-
-
-def parted(ids: Tensor) -> tuple[Tensor, Tensor]:
+def parted(ids: Array) -> tuple[Array, Array]:
     """Words and shapes of what was joined."""
     return ids & (1 << _PLACE) - 1, ids >> _PLACE
 

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.capitals import joined, parted, shapes
 from regard.data import documents, tokenizer
-from regard.data.shapes import joined, parted, shapes, words
 
 PLAIN, CAPITAL, CAPITALS, DIGIT = range(4)
 
@@ -41,17 +41,16 @@ def test_words_and_shapes_travel_together():
     ids, how = np.array([0, 1, 7, 29_999], np.int32), np.array([0, 3, 1, 2], np.int32)
     both = joined(ids, how)
     assert both.dtype == np.int32
-    assert words(both).tolist() == ids.tolist()
-    apart = parted(torch.from_numpy(both.astype(np.int64)))
-    assert [each.tolist() for each in apart] == [ids.tolist(), how.tolist()]
+    for form in (both, torch.from_numpy(both.astype(np.int64))):
+        assert [each.tolist() for each in parted(form)] == [ids.tolist(), how.tolist()]
 
 
 def test_documents_say_how_their_words_are_written():
     texts = ["Bush and the bush. NATO in 1949", "", "the bush"]
     core = tokenizer.train(texts, "words", 50)
     plain, written = documents.encode(texts, core), documents.encode(texts, core, written=True)
-    assert words(written.ids).tolist() == plain.ids.tolist()
-    assert (written.ids >> 24).tolist() == [1, 0, 0, 0, 0, 2, 0, 3, 0, 0, 0]
+    assert parted(written.ids)[0].tolist() == plain.ids.tolist()
+    assert parted(written.ids)[1].tolist() == [1, 0, 0, 0, 0, 2, 0, 3, 0, 0, 0]
     assert written.sentence_starts.tolist() == plain.sentence_starts.tolist()
     cut = documents.encode(texts, core, written=True, max_tokens=2)
     assert cut.ids.tolist() == [*written.ids[:2], *written.ids[8:]]
