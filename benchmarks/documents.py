@@ -60,14 +60,14 @@ def taken(table: Table, rows: np.ndarray) -> Table:
     return dataclasses.replace(table, texts=[table.texts[i] for i in rows], labels=[labels[i] for i in rows])
 
 
-def pretrained(folder: Path) -> Path:
-    """A run of recipes/words.yaml on text without the sentences that are set aside. One that was stopped goes on, and
-    one that is finished is only looked at."""
+def pretrained(folder: Path, without: str = "") -> Path:
+    """A run of recipes/words.yaml on text without the sentences that are set aside, and without those of one set where
+    it is named. One that was stopped goes on, and one that is finished is only looked at."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     text = folder.with_suffix(".txt")
     reviews = parts("imdb")[0].texts
     wiki = gzip.decompress((DATA / "wikitext2" / "train.txt.gz").read_bytes()).decode().splitlines()
-    sentences = [line for name in SENTENCES for line in parts(name)[0].texts]
+    sentences = [line for name in SENTENCES if name != without for line in parts(name)[0].texts]
     lines = [" ".join(line.split()) for line in (*sentences, *reviews, *wiki)]
     text.write_text("".join(f"{line}\n" for line in lines if line), encoding="utf-8")
     settings = load(ROOT / "recipes" / "words.yaml")
