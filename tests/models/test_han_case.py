@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from regard.capitals import parted
+from regard.capitals import joined, parted
 from regard.data.read import Table
+from regard.layers.ngrams import NEVER
 from regard.models import han
 from regard.runs.run import Run
 from regard.runs.start import train
@@ -56,3 +58,17 @@ def test_words_are_looked_up_by_themselves():
     as_others = model(ids, mask, sentences).logits
     assert not torch.equal(told, as_others)
     torch.testing.assert_close(as_others, model(parted(ids)[0], mask, sentences).logits)
+
+
+def test_n_grams_are_counted_of_words_however_they_are_written():
+    words = np.array([7, 8, 9, 7, 8, 9], np.int32)
+    written = joined(words, np.array([1, 0, 2, 0, 0, 3], np.int32))
+    starts, labels = np.array([0, 3, 6]), np.eye(2)
+    tables = []
+    for ids in (words, written):
+        model = han.Config(embed=8, hidden=8, attention=8, case=4, ngrams=2, table=20).build(20, 2)
+        model.see(ids, starts, labels)
+        assert model.ngrams is not None
+        tables.append(model.ngrams.keys)
+    assert torch.equal(*tables)
+    assert (tables[0] < NEVER).sum() == 5
