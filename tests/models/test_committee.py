@@ -50,7 +50,7 @@ def test_says_what_the_members_say_in_the_geometric_mean():
 def test_each_member_is_trained_on_its_own_loss():
     model, labels = committee(), torch.tensor([2, 0])
     task = Classify.__new__(Classify)
-    task.weights = None
+    task.weights, task.smoothing = None, 0.0
     ids, mask, sentences = batch()
     task.loss(model, DocumentBatch(ids, mask, sentences, labels, 18, 2.0))["classes"].sum.backward()
     for member in model.members:
