@@ -166,7 +166,7 @@ def _by_class(classes: dict[str, dict[str, float]]) -> str:
 def predict(
     run: RunFolder,
     text: Annotated[
-        str | None, typer.Argument(help="The text; without it --file or standard input, a text a line.")
+        str | None, typer.Argument(help="The text; without it --file or standard input (also -), a text a line.")
     ] = None,
     file: Annotated[
         str | None,
@@ -192,6 +192,7 @@ def predict(
         raise UserError("give a text or --file, not both")
     if text is None and file is None and sys.stdin.isatty():
         raise UserError('give a text, --file FILE, or lines on standard input: regard predict RUN "some text"')
+    text, file = (None if given == "-" else given for given in (text, file))
     opened = open_run(run, import_, "predict")
     names: list[str] = []
     if text is not None:

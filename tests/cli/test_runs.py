@@ -126,8 +126,9 @@ def test_predictions_stand_a_line_each(cli, trained, tmp_path, monkeypatch):
     code, out, _ = cli("predict", str(trained), "--file", "new.csv")
     assert code == 0
     assert [line.split("\t")[2] for line in out.splitlines()] == ["two lines and a tab", "one"]
-    code, out, _ = cli("predict", str(trained), "--json", stdin="\ufeffdull\r\n\r\nfine\r\n")
-    assert [json.loads(line)["text"] for line in out.splitlines()] == ["dull", "fine"]
+    for said in ([], ["-"], ["--file", "-"]):
+        code, out, _ = cli("predict", str(trained), *said, "--json", stdin="\ufeffdull\r\n\r\nfine\r\n")
+        assert [json.loads(line)["text"] for line in out.splitlines()] == ["dull", "fine"]
 
 
 def test_the_name_of_a_file_is_no_text(cli, trained, captioning, tmp_path):
