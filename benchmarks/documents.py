@@ -87,6 +87,21 @@ def right(train: Table, aside: Table, model: str, settings: dict[str, Any], seed
     return np.array([run.labels[i] == label for i, label in zip(chosen, aside.labels or [], strict=True)]), run, seconds
 
 
+def settings_of(recipe: str) -> dict[str, Any]:
+    """The settings of a recipe, for data of ours."""
+    settings = load(ROOT / "recipes" / f"{recipe}.yaml")
+    settings.pop("task")
+    settings["data"] = {k: v for k, v in settings["data"].items() if k not in ("train", "text", "label")}
+    return settings
+
+
+def paired(good: np.ndarray, base: np.ndarray) -> dict[str, Any]:
+    """McNemar's exact test of what is right on the same items."""
+    more, fewer = int((good & ~base).sum()), int((base & ~good).sum())
+    p = float(binomtest(more, more + fewer).pvalue) if more + fewer else 1.0
+    return {"only this right": more, "only nb-svm right": fewer, "p": p}
+
+
 def measure(name: str, seeds: int, words: Path, kept: dict[str, Any], again: list[str]) -> dict[str, Any]:
     """The table of one set; rows that are kept from before are not measured again unless they are named."""
     train, aside = parts(name)
@@ -98,22 +113,16 @@ def measure(name: str, seeds: int, words: Path, kept: dict[str, Any], again: lis
         if recipe in kept and recipe not in again:
             rows[recipe] = kept[recipe]
             continue
-        settings = load(ROOT / "recipes" / f"{recipe}.yaml")
-        settings.pop("task")
-        settings["data"] = {k: v for k, v in settings["data"].items() if k not in ("train", "text", "label")}
+        settings = settings_of(recipe)
         if "origin" in settings:
             settings["origin"] = str(pretrained(words))
         found = []
         for seed in range(seeds):
             good, run, seconds = right(train, aside, settings["model"]["name"], settings, seed)
-            more, fewer = int((good & ~base).sum()), int((base & ~good).sum())
-            p = binomtest(more, more + fewer).pvalue if more + fewer else 1.0
-            found.append({"seed": seed, "accuracy": good.mean(), "only this right": more, "only nb-svm right": fewer})
-            found[-1] |= {"p": p, "seconds": seconds}
-            print(
-                f"{recipe} seed {seed}: {good.mean():.4f} (NB-SVM {base.mean():.4f}, p = {p:.2g}), {seconds:.0f} s",
-                flush=True,
-            )
+            test = paired(good, base)
+            found.append({"seed": seed, "accuracy": good.mean(), **test, "seconds": seconds})
+            beside = f"NB-SVM {base.mean():.4f}, p = {test['p']:.2g}"
+            print(f"{recipe} seed {seed}: {good.mean():.4f} ({beside}), {seconds:.0f} s", flush=True)
         accuracies = [row["accuracy"] for row in found]
         rows[recipe] = {"accuracy": statistics.mean(accuracies), "least": min(accuracies), "most": max(accuracies)}
         rows[recipe] |= {"parameters": run.config["parameters"], "seeds": found}

@@ -20,12 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from documents import DATA, RECIPES, ROOT, pretrained, right, taken
-from scipy.stats import binomtest
+from documents import DATA, RECIPES, paired, pretrained, right, settings_of, taken
 from timing import machine
 
 from regard.data.read import read
-from regard.settings import load
 
 FOLDS = 10
 
@@ -40,9 +38,7 @@ def one(fold: int, name: str, words: str) -> tuple[np.ndarray, np.ndarray, float
     rows = parted(len(table.texts))
     train = taken(table, np.sort(np.concatenate([part for i, part in enumerate(rows) if i != fold])))
     aside = taken(table, rows[fold])
-    settings = load(ROOT / "recipes" / f"{RECIPES[name][-1]}.yaml")
-    settings.pop("task")
-    settings["data"] = {k: v for k, v in settings["data"].items() if k not in ("train", "text", "label")}
+    settings = settings_of(RECIPES[name][-1])
     settings["origin"] = words
     settings["train"]["threads"] = 1
     good, _, seconds = right(train, aside, settings["model"]["name"], settings, fold)
@@ -57,7 +53,6 @@ def measure(name: str, words: Path, jobs: int) -> dict[str, Any]:
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
         found = list(pool.map(partial(one, name=name, words=run), range(FOLDS)))
     good, base = (np.concatenate([row[i] for row in found]) for i in (0, 1))
-    more, fewer = int((good & ~base).sum()), int((base & ~good).sum())
     by_fold = [{"accuracy": float(a.mean()), "nb-svm": float(b.mean()), "seconds": s} for a, b, s in found]
     print(f"{RECIPES[name][-1]}: {good.mean():.4f} of {len(good):,}, NB-SVM {base.mean():.4f}")
     return {
@@ -66,9 +61,7 @@ def measure(name: str, words: Path, jobs: int) -> dict[str, Any]:
         "accuracy": float(good.mean()),
         "standard error": float(np.sqrt(good.mean() * (1 - good.mean()) / len(good))),
         "nb-svm": float(base.mean()),
-        "only this right": more,
-        "only nb-svm right": fewer,
-        "p": float(binomtest(more, more + fewer).pvalue),
+        **paired(good, base),
         "folds": by_fold,
         "jobs": jobs,
         "minutes": (time.perf_counter() - begun) / 60,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Array = TypeVar("Array", np.ndarray, "Tensor")
 COUNT = 4
 _PLACE = 24  # bits for the word
+_SMALL, _CAPITAL, _DIGIT = 1, 2, 3
 
 
 def shapes(text: str, spans: np.ndarray) -> np.ndarray:
@@ -46,9 +47,6 @@ def joined(ids: np.ndarray, shapes: np.ndarray) -> np.ndarray:
 def parted(ids: Array) -> tuple[Array, Array]:
     """Words and shapes of what was joined."""
     return ids & (1 << _PLACE) - 1, ids >> _PLACE
-
-
-_SMALL, _CAPITAL, _DIGIT = 1, 2, 3
 
 
 @cache

@@ -22,6 +22,7 @@ from regard.models.fitted import Fitted
 from regard.runs.backbone import seen
 from regard.runs.caption_run import NEVER, CaptionRun, pieces
 from regard.settings import DataSettings, Settings, TokenizerSettings, build
+from regard.sizes import share
 from regard.tasks.augment import Augment
 from regard.tasks.caption import GREY, MODELS, Caption
 from regard.tasks.caption_scores import scores
@@ -103,8 +104,7 @@ def own(tree: Mapping[str, Any]) -> dict[str, Any]:
 def check(settings: CaptionSettings) -> None:
     data = settings.data
     settings.augment.check()
-    if not 0 <= settings.smoothing < 1:
-        raise UserError(f"smoothing is a share from 0 to below 1, and was given {settings.smoothing}")
+    share("smoothing", settings.smoothing)
     if not 0 <= data.hide <= 1:
         raise UserError(f"data.hide is a share from 0 to 1, and was given {data.hide}")
     if settings.doubly < 0:

@@ -25,6 +25,7 @@ from regard.models.fitted import Fits, Fitted
 from regard.runs.classifier import Classifier, as_numbers, encoded
 from regard.runs.folder import settings_of
 from regard.settings import DataSettings, Settings
+from regard.sizes import share
 from regard.tasks.classify import MODELS, Classify
 from regard.tasks.measures import measures
 
@@ -93,8 +94,7 @@ def check(settings: ClassifySettings) -> None:
         raise UserError(f"members says how many models vote, 1 or more, and was given {settings.members}")
     if settings.members > 1 and not hasattr(settings.model, "build"):
         raise UserError(f"{settings.model_name} is fitted at once: its members would all say the same; leave them out")
-    if not 0 <= settings.smoothing < 1:
-        raise UserError(f"smoothing is a share from 0 to below 1, and was given {settings.smoothing}")
+    share("smoothing", settings.smoothing)
     if settings.smoothing and not hasattr(settings.model, "build"):
         raise UserError(f"{settings.model_name} is fitted to the labels as they are; leave smoothing out")
 

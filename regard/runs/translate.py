@@ -18,6 +18,7 @@ from regard.errors import UserError
 from regard.models.fitted import Fitted
 from regard.runs.translator import Translator, greedy
 from regard.settings import DataSettings, Settings, TokenizerSettings
+from regard.sizes import share
 from regard.tasks.bleu import bleu
 from regard.tasks.translate import MODELS, Scored, Translate
 
@@ -81,8 +82,7 @@ def own(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 def check(settings: TranslateSettings) -> None:
     data = settings.data
-    if not 0 <= settings.smoothing < 1:
-        raise UserError(f"smoothing is a share from 0 to below 1, and was given {settings.smoothing}")
+    share("smoothing", settings.smoothing)
     if not 0 <= settings.tokenizer.dropout < 1:
         raise UserError(f"tokenizer.dropout is a chance from 0 to below 1, and was given {settings.tokenizer.dropout}")
     if settings.tokenizer.dropout and settings.tokenizer.kind != "bpe":

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.capitals import joined, parted
+from regard.capitals import joined
 from regard.data.read import Table
 from regard.layers.ngrams import NEVER
 from regard.models import han
@@ -46,18 +46,15 @@ def test_without_it_both_are_one_word(tmp_path: Path):
 def test_words_are_looked_up_by_themselves():
     torch.manual_seed(0)
     model = han.Config(embed=8, hidden=8, attention=8, case=4).build(20, 3).eval()
-    ids, mask, sentences = (
-        torch.tensor([[7, 8 | 2 << 24]]),
-        torch.ones(1, 2, dtype=torch.bool),
-        torch.zeros(1, 2).long(),
-    )
-    assert parted(ids)[0].tolist() == [[7, 8]]
+    words, mask = torch.tensor([[7, 8]]), torch.ones(1, 2, dtype=torch.bool)
+    ids = torch.from_numpy(joined(words.numpy(), np.array([[0, 2]])))
+    sentences = torch.zeros(1, 2).long()
     told = model(ids, mask, sentences).logits
     with torch.no_grad():
         model.case.weight[2] = model.case.weight[0]
     as_others = model(ids, mask, sentences).logits
     assert not torch.equal(told, as_others)
-    torch.testing.assert_close(as_others, model(parted(ids)[0], mask, sentences).logits)
+    torch.testing.assert_close(as_others, model(words, mask, sentences).logits)
 
 
 def test_n_grams_are_counted_of_words_however_they_are_written():
