@@ -27,7 +27,7 @@ from regard.costing.card import Kept
 from regard.costing.trace import Trace
 from regard.errors import UserError
 from regard.models.fitted import Fits
-from regard.models.sees import Sees, Shows
+from regard.models.sees import Sees, Shows, Spells
 from regard.runs import origin as origins
 from regard.runs.kind import kind
 from regard.runs.resolve import absolute, resolve
@@ -154,6 +154,8 @@ def ready(
     words = made.words(settings, found) if settings.origin is None else origins.tokenizer(settings)
     torch.manual_seed(settings.seed)
     net = made.net(settings, {**made.facts(found), "vocab": words.size})
+    if isinstance(net, Spells):
+        net.spell(words.spellings())
     job, _ = made.task(settings, found, words, folder, say, False)
     if isinstance(net, Sees) and isinstance(job, Shows):
         net.see(*job.seen())

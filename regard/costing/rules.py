@@ -49,7 +49,7 @@ MOVES = _words(
     eye randn rand bernoulli_ normal_ uniform_ exponential_ resize_ set_ _local_scalar_dense item repeat unfold
     index_put index_put_ index_copy scatter scatter_ slice_scatter select_scatter sort nonzero im2col linspace
     repeat_interleave one_hot _unsafe_index masked_select _index_put_impl_ randperm random_ split_copy
-    as_strided_scatter col2im unfold_backward diag_embed diagonal_backward topk argsort"""
+    as_strided_scatter col2im unfold_backward diag_embed diagonal_backward topk argsort _unique2"""
 )
 """Operators that move numbers, or draw them, and compute none."""
 
@@ -222,6 +222,19 @@ def _sum_of_rows(args: tuple, out: Any) -> Op:
     return Op(0, args[0].numel(), tree(ids.numel()), tree(ids.numel()))
 
 
+def _sum_of_bags(args: tuple, out: Any) -> Op:
+    """Rows looked up and added, bag by bag, the bags side by side."""
+    weight, ids, starts = args[:3]
+    steps = tree(int(torch.diff(starts, append=starts.new_tensor([len(ids)])).max()) if len(starts) else 0)
+    return Op(0, ids.numel() * weight.shape[1], steps, steps)
+
+
+def _sum_of_bags_backward(args: tuple, out: Any) -> Op:
+    """Gradients of rows, added up where a row was in more than one bag, at worst in all."""
+    grad, ids = args[:2]
+    return Op(0, ids.numel() * grad.shape[1], tree(ids.numel()), tree(ids.numel()))
+
+
 def _bincount(args: tuple, out: Any) -> Op:
     """How often each number stands there, at worst all in one place."""
     given = args[0].numel()
@@ -272,6 +285,8 @@ RULES: dict[str, Callable[[tuple, Any], Op]] = {
     "native_group_norm": _group_norm,
     "native_group_norm_backward": _group_norm_backward,
     "embedding_dense_backward": _sum_of_rows,
+    "_embedding_bag": _sum_of_bags,
+    "_embedding_bag_backward": _sum_of_bags_backward,
     "bincount": _bincount,
     "searchsorted": _searchsorted,
     "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,

@@ -90,6 +90,10 @@ class Tokenizer:
         """The token as the vocabulary writes it."""
         return self.core.id_to_token(int(id)) or SPECIAL[UNK]
 
+    def spellings(self) -> list[str]:
+        """How the vocabulary writes each token, by its id; "" for special ones."""
+        return ["" if i < len(SPECIAL) else self.token(i) for i in range(self.size)]
+
     def pieces(self, text: str) -> list[str]:
         """A text cut into words, each with the space before it; together they are the text."""
         return [piece for piece, _ in self._grouper.pre_tokenize_str(text)]

@@ -8,10 +8,14 @@
 What is said of w_t never looks at w_t: the forward net has not read it yet and the backward net neither. The two are
 separate stacks, since stacked bidirectional layers would leak it: their second layer has read both sides. Before the
 first word and after the last a net stands at `start` (one learned state a side).
+
+With `spelling` rows e knows the letters of a word as well (`regard.layers.spelling`): rare words learn from others that
+are written alike.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,6 +24,7 @@ from torch import Tensor, nn
 
 from regard.layers import TwoWay
 from regard.layers.dropout import Dropout
+from regard.layers.spelling import Spelling, spelt
 from regard.models.output import pick
 from regard.sizes import positive
 
@@ -31,6 +36,7 @@ class Config:
     layers: int = 1
     cell: str = "lstm"
     dropout: float = 0.1
+    spelling: int = 0
 
     def build(self, vocab: int) -> BiRNN:
         positive("birnn", dim=self.dim, hidden=self.hidden, layers=self.layers)
@@ -42,12 +48,21 @@ class BiRNN(nn.Module):
         super().__init__()
         self.config = c = config
         self.embed = nn.Embedding(vocab, c.dim)
+        self.spelling = Spelling(vocab, c.spelling, c.dim) if c.spelling else None
         self.read = TwoWay(c.dim, c.hidden, c.cell, c.layers, c.dropout)
         self.start = nn.Parameter(torch.zeros(2, c.hidden))
         self.before, self.after = nn.Linear(c.hidden, c.dim), nn.Linear(c.hidden, c.dim, bias=False)
         self.bias = nn.Parameter(torch.zeros(vocab))
         self.dropout = Dropout(c.dropout)
         nn.init.normal_(self.embed.weight, std=0.02 if c.dim > 64 else 0.1)
+
+    def spell(self, words: Sequence[str]) -> None:
+        if self.spelling is not None:
+            self.spelling.spell(words)
+
+    def look_up(self, ids: Tensor) -> Tensor:
+        """e of each word, ids (...) to (..., dim)."""
+        return self.embed(ids) if self.spelling is None else self.embed(ids) + self.spelling(ids)
 
     def forward(
         self,
@@ -67,8 +82,8 @@ class BiRNN(nn.Module):
         states = pick(self.states(ids, mask=mask), places)
         if targets is None or others is None or weight is None:
             return self.words(states)
-        right = (states * self.embed(targets)).sum(-1) + self.bias[targets]
-        wrong = F.linear(states, self.embed(others), self.bias[others] + weight)
+        right = (states * self.look_up(targets)).sum(-1) + self.bias[targets]
+        wrong = F.linear(states, self.look_up(others), self.bias[others] + weight)
         wrong = wrong.masked_fill(targets[:, None] == others, -torch.inf)
         return torch.logaddexp(right, wrong.logsumexp(-1)) - right
 
@@ -76,7 +91,7 @@ class BiRNN(nn.Module):
         """What is known of each place from the others, (b, n, dim)."""
         b, n = ids.shape
         lengths = ids.new_full((b,), n) if mask is None else mask.sum(1)
-        h = self.read(self.dropout(self.embed(ids)), lengths)
+        h = self.read(self.dropout(self.look_up(ids)), lengths)
         onward, back = h.chunk(2, -1)
         first, last = (side.expand(b, 1, -1) for side in self.start)
         before = torch.cat((first, onward[:, :-1]), 1)
@@ -86,4 +101,7 @@ class BiRNN(nn.Module):
         return self.before(self.dropout(before)) + self.after(self.dropout(after))
 
     def words(self, states: Tensor) -> Tensor:
-        return F.linear(states, self.embed.weight, self.bias)
+        every = self.embed.weight
+        if self.spelling is not None:
+            every = every + spelt(self.spelling.pieces.weight, self.spelling.runs)
+        return F.linear(states, every, self.bias)

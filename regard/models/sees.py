@@ -1,7 +1,8 @@
-"""Models that look at the training part as a whole before the first step."""
+"""Models that look at the training part as a whole, or at the vocabulary, before the first step."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -21,4 +22,12 @@ class Shows(Protocol):
 
     def seen(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """What `see` is given."""
+        ...
+
+
+@runtime_checkable
+class Spells(Protocol):
+    def spell(self, words: Sequence[str]) -> None:
+        """How each word of the vocabulary is written, in the order of their ids; "" for special tokens. Called at each
+        start, and kept with the weights."""
         ...

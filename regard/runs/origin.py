@@ -3,7 +3,7 @@
     gpt, bert, preln-bert -> transformer     the layers have the same names. The transformer's norms stand where the
                                              model's did (norm="post" for bert); a BERT's first segment is added to its
                                              words. The pooling and the classes are new.
-    birnn -> bilstm                          words and both recurrent nets.
+    birnn -> bilstm                          words, with what their letters say, and both recurrent nets.
     birnn -> han                             words and both nets over words (GRUs); what n-grams add to a word is read
                                              with weights of zero at first. The rest is new.
     cnn -> gated-cnn                         words and all layers. The pooling and the classes are new.
@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from regard import named
 from regard.data.tokenizer import Tokenizer
 from regard.errors import UserError
+from regard.layers.spelling import spelt
 from regard.models.committee import Committee
 from regard.models.fitted import Fits
 from regard.runs.folder import read_config, settings_of
@@ -46,8 +47,17 @@ def _from_gpt(weights: Weights) -> Weights:
 
 
 def _from_birnn(weights: Weights) -> Weights:
+    """What the letters of words say is added to each word."""
+    pieces, runs = (weights.get(f"spelling.{part}") for part in ("pieces.weight", "runs"))
+    if pieces is not None and runs is not None:
+        weights = {name: tensor for name, tensor in weights.items() if not name.startswith("spelling.")}
+        weights["embed.weight"] = weights["embed.weight"] + spelt(pieces, runs)
+    return _from_gpt(weights)
+
+
+def _from_birnn_to_han(weights: Weights) -> Weights:
     names = {name: name.replace("read.", "read_words.", 1) for name in weights if name.startswith("read.")}
-    return _renamed(weights, {"embed.weight": "embedding.weight", **names})
+    return _renamed(_from_birnn(weights), names)
 
 
 def _from_bert(weights: Weights) -> Weights:
@@ -64,8 +74,8 @@ PARTNERS: dict[tuple[str, str], Callable[[Weights], Weights]] = {
     ("gpt", "transformer"): _from_gpt,
     ("bert", "transformer"): _from_post_norm,
     ("preln-bert", "transformer"): _from_bert,
-    ("birnn", "bilstm"): _from_gpt,
-    ("birnn", "han"): _from_birnn,
+    ("birnn", "bilstm"): _from_birnn,
+    ("birnn", "han"): _from_birnn_to_han,
     ("cnn", "gated-cnn"): _from_gpt,
 }
 """(model of the run, model of a classifier): its weights under the new names."""

@@ -20,7 +20,7 @@ from regard.data.read import Table
 from regard.data.tokenizer import Tokenizer
 from regard.errors import UserError
 from regard.models.fitted import Fits
-from regard.models.sees import Sees, Shows
+from regard.models.sees import Sees, Shows, Spells
 from regard.runs import origin as origins
 from regard.runs.card import card
 from regard.runs.folder import FORMAT, read_config, versions, write_config
@@ -205,6 +205,8 @@ def _fit(
 ) -> Run:
     torch.manual_seed(settings.seed)
     net = _net(made, settings, config)
+    if isinstance(net, Spells):
+        net.spell(words.spellings())
     if settings.origin is not None and not (resume and checkpoint.latest(folder, _silent)):
         account = origins.transfer(net, settings)
         say(str(account))

@@ -27,6 +27,7 @@ MODELS = {
     "bilstm": lambda: bilstm.Config(embed=20, hidden=24).build(101, 3),
     "self-attentive": lambda: self_attentive.Config(embed=20, hidden=24, attention=16, hops=4).build(101, 3),
     "birnn": lambda: birnn.Config(dim=24, hidden=28).build(101),
+    "birnn, spelt": lambda: birnn.Config(dim=24, hidden=28, spelling=53).build(101),
     "language cnn": lambda: language_cnn.Config(dim=24, layers=3).build(101, 3),
     "causal cnn": lambda: causal_cnn.Config(dim=24, layers=3).build(101),
 }

@@ -123,6 +123,17 @@ def test_sums_and_functions(n):
         assert not trace.unknown
 
 
+def test_bags_are_added_side_by_side():
+    table, ids, starts = torch.randn(9, 4, requires_grad=True), torch.tensor([1, 2, 2, 5, 7]), torch.tensor([0, 1])
+    with Trace() as trace:
+        out = nn.functional.embedding_bag(ids, table, starts, mode="sum")
+    assert (trace.span, trace.other) == (tree(4), 5 * 4)  # bags of one and of four rows, each four numbers wide
+    with Trace() as trace:
+        out.backward(torch.ones_like(out))
+    assert not trace.unknown
+    assert trace.other == 5 * 4
+
+
 def test_layer_norm():
     width = 6
     x = torch.randn(2, width)

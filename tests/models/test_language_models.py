@@ -35,7 +35,13 @@ MODELS = {
     "preln-bert": lambda: preln_bert.Config(dim=20, hidden=29, layers=2, heads=2).build(V),
     "birnn": lambda: birnn.Config(dim=19, hidden=17, layers=2).build(V),
     "birnn, gru": lambda: birnn.Config(dim=19, hidden=17, layers=3, cell="gru").build(V),
+    "birnn, spelt": lambda: spelt(birnn.Config(dim=19, hidden=17, spelling=53).build(V)),
 }
+
+
+def spelt(model: birnn.BiRNN) -> nn.Module:
+    model.spell([f"word{i}" for i in range(V)])
+    return model
 
 
 def words(model: nn.Module, ids: torch.Tensor, **given) -> torch.Tensor:
@@ -65,7 +71,7 @@ def changed_at(model: nn.Module, t: int, n: int = N) -> torch.Tensor:
         return (words(model, ids) != words(model, other)).any(-1)[0]
 
 
-@pytest.mark.parametrize("name", ["birnn", "birnn, gru"])
+@pytest.mark.parametrize("name", ["birnn", "birnn, gru", "birnn, spelt"])
 def test_a_blank_is_named_without_looking_at_it(name):
     model = shaken(MODELS[name]())
     for t in range(N):
@@ -147,7 +153,7 @@ def test_bert_sees_all(name):
 def test_models_keep_the_contract():
     mask = torch.arange(N) < torch.tensor([[N], [9], [5]])
     ids = text() * mask
-    for name in ("cnn", "birnn", "birnn, gru"):
+    for name in ("cnn", "birnn", "birnn, gru", "birnn, spelt"):
         model = shaken(MODELS[name]())
         check_model(model, ids, mask, call=lambda model, ids, mask: model(ids, mask=mask))
 

@@ -125,6 +125,7 @@ def test_which_sentence_follows_is_learnt(tmp_path):
         ("masked", "bert", {"corruption": {"whole_words": True, "next_sentence": True}, "sizes": {"dropout": 0.2}}),
         ("blank", "birnn", {"sizes": {"dropout": 0.2}}),
         ("blank", "birnn", {"corruption": {"sampled": 12}}),
+        ("blank", "birnn", {"corruption": {"sampled": 12}, "sizes": {"spelling": 40}}),
         ("span", "cnn", {}),
     ],
 )

@@ -1,0 +1,130 @@
+"""Words that are written alike share a part of their vectors, by hand and in a run."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import regard
+from regard.errors import UserError
+from regard.layers.spelling import LENGTHS, MOST, Spelling, buckets, spelt
+from regard.models import birnn
+from regard.runs import origin
+from regard.runs.resolve import resolve
+
+ROWS = 997
+
+
+def fnv(run: str) -> int:
+    """FNV-1a over characters, folded to half its bits and put into a row, as a person would write it."""
+    key = 0xCBF29CE484222325
+    for letter in run:
+        key = (key ^ ord(letter)) * 0x100000001B3 % 2**64
+    return (key ^ key >> 32) % ROWS + 1
+
+
+def runs_of(word: str) -> list[int]:
+    whole = f"<{word}>" if word else ""
+    every = [whole[i : i + n] for n in LENGTHS for i in range(len(whole) - n + 1)]
+    return [fnv(run) for run in every][:MOST]
+
+
+@given(st.lists(st.text(max_size=20), max_size=6))
+def test_runs_are_those_of_a_loop(words: list[str]):
+    words = [word.replace("\0", "") for word in words]
+    found = buckets(words, ROWS)
+    assert found.shape == (len(words), MOST)
+    for row, word in zip(found, words, strict=True):
+        wanted = runs_of(word)
+        assert row.tolist() == wanted + [0] * (MOST - len(wanted))
+
+
+def test_many_words_are_cut_into_chunks_without_a_seam(monkeypatch: pytest.MonkeyPatch):
+    words = [f"word{i}" for i in range(50)]
+    whole = buckets(words, ROWS)
+    monkeypatch.setattr("regard.layers.spelling._CHUNK", 7)
+    assert np.array_equal(buckets(words, ROWS), whole)
+
+
+def test_a_word_is_the_sum_of_its_runs():
+    layer = Spelling(4, ROWS, 5)
+    assert layer(torch.arange(4)).abs().sum() == 0  # nothing is known of the letters yet
+    layer.spell(["", "cat", "cats", "a" * 500])
+    rows = torch.tensor(runs_of("cats")) - 1
+    assert len(rows) == 4 + 3 + 2  # <ca cat ats ts>  <cat cats ats>  <cats cats>
+    wanted = layer.pieces.weight[rows].sum(0) / 3
+    ids = torch.tensor([[2, 0], [1, 2]])
+    found = layer(ids)
+    torch.testing.assert_close(found[0, 0], wanted)
+    assert torch.equal(found[0, 0], found[1, 1])
+    assert found[0, 1].abs().sum() == 0
+    assert torch.isfinite(layer(torch.tensor([3]))).all()
+    torch.testing.assert_close(found, spelt(layer.pieces.weight, layer.runs)[ids])
+
+
+def test_gradients_reach_the_runs_of_the_words_and_no_others():
+    layer = Spelling(3, ROWS, 5)
+    layer.spell(["", "cat", "dog"])
+    layer(torch.tensor([1, 1])).sum().backward()
+    assert layer.pieces.weight.grad is not None
+    touched = layer.pieces.weight.grad.abs().sum(1).nonzero()[:, 0] + 1
+    assert set(touched.tolist()) == set(runs_of("cat"))
+
+
+def test_every_way_to_the_words_has_their_letters():
+    """Said of all words, told from some, and the input itself."""
+    torch.manual_seed(0)
+    vocab = ["", "", *(f"w{i}" for i in range(20))]
+    model = birnn.Config(dim=8, hidden=6, spelling=50).build(len(vocab)).eval()
+    model.spell(vocab)
+    ids = torch.randint(2, len(vocab), (2, 9))
+    plain = birnn.Config(dim=8, hidden=6).build(len(vocab)).eval()
+    folded = {k: v for k, v in model.state_dict().items() if not k.startswith("spelling.")}
+    folded["embed.weight"] = folded["embed.weight"] + spelt(model.spelling.pieces.weight, model.spelling.runs)
+    plain.load_state_dict(folded)
+    torch.testing.assert_close(model(ids), plain(ids))
+    given = {"places": torch.arange(18), "targets": ids.flatten(), "others": torch.arange(5, 15)}
+    weight = torch.zeros(10)
+    torch.testing.assert_close(model(ids, weight=weight, **given), plain(ids, weight=weight, **given))
+
+
+TEXT = "the painter painted a painting\nthe singers sing a song\nthe dancer dances and the dancers danced\n" * 30
+
+
+@pytest.mark.parametrize(("cell", "partner"), [("gru", "han"), ("lstm", "bilstm")])
+def test_a_classifier_starts_from_words_with_their_letters(cell: str, partner: str, tmp_path: Path):
+    text, reviews = tmp_path / "text.txt", tmp_path / "reviews.tsv"
+    text.write_text(TEXT)
+    reviews.write_text("label\ttext\n" + "good\tthe singer sang\nbad\tthe painter painted\n" * 20)
+    settings = {
+        "objective": "blank",
+        "corruption": {"sampled": 6},
+        "tokenizer": {"kind": "words", "vocab": 40},
+        "data": {"block": 16, "batch_tokens": 128},
+        "model": {"name": "birnn", "dim": 8, "hidden": 6, "cell": cell, "spelling": 64},
+    }
+    run = regard.train("language", text, settings=settings, steps=20, out=tmp_path / "words", progress=False, say=len)
+    again = regard.load(tmp_path / "words")
+    assert (again.model.spelling.runs > 0).any(1)[6:].all()
+    assert run.fill("the [MASK] danced") == again.fill("the [MASK] danced")
+    tree = {"origin": str(run.folder), "data": {"train": str(reviews)}}
+    chosen = resolve("classify", origin.adopt("classify", tree))
+    assert chosen.model_name == partner
+    net = chosen.model.build(run.config["vocab"], 2)
+    account = origin.transfer(net, chosen)
+    assert "embedding.weight" in account.loaded
+    assert not any("spelling" in name for name in account.skipped)
+    every = torch.arange(1, run.config["vocab"])
+    torch.testing.assert_close(net.embedding(every), run.model.look_up(every))
+    more = {key: value for key, value in settings.items() if key != "tokenizer"}
+    given = {"origin": run.folder, "steps": 1, "out": tmp_path / "more", "progress": False, "say": len}
+    begun = regard.train("language", text, settings=more, **given)
+    assert any("spelling" in name for name in begun.config["origin"]["loaded"])
+
+
+def test_rows_must_be_some():
+    with pytest.raises(UserError, match="rows must be at least 1"):
+        birnn.Config(spelling=-3).build(20)
