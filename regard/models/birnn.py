@@ -79,24 +79,30 @@ class BiRNN(nn.Module):
 
         With others (S,), words that do not come twice, and the log of how many words each stands for: -log P of the
         targets (k,) among these alone."""
-        states = pick(self.states(ids, mask=mask), places)
         if targets is None or others is None or weight is None:
-            return self.words(states)
-        right = (states * self.look_up(targets)).sum(-1) + self.bias[targets]
-        wrong = F.linear(states, self.look_up(others), self.bias[others] + weight)
+            return self.words(pick(self.states(ids, mask=mask), places))
+        words, at = torch.cat((ids.flatten(), targets, others)).unique(return_inverse=True)
+        at, these, those = at.split((ids.numel(), len(targets), len(others)))
+        few = self.look_up(words)  # once for all three
+        states = pick(self._states(F.embedding(at.view_as(ids), few), mask), places)
+        right = (states * F.embedding(these, few)).sum(-1) + self.bias[targets]
+        wrong = F.linear(states, F.embedding(those, few), self.bias[others] + weight)
         wrong = wrong.masked_fill(targets[:, None] == others, -torch.inf)
         return torch.logaddexp(right, wrong.logsumexp(-1)) - right
 
     def states(self, ids: Tensor, *, mask: Tensor | None = None) -> Tensor:
         """What is known of each place from the others, (b, n, dim)."""
-        b, n = ids.shape
-        lengths = ids.new_full((b,), n) if mask is None else mask.sum(1)
-        h = self.read(self.dropout(self.look_up(ids)), lengths)
+        return self._states(self.look_up(ids), mask)
+
+    def _states(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        b, n, _ = x.shape
+        lengths = torch.full((b,), n, device=x.device) if mask is None else mask.sum(1)
+        h = self.read(self.dropout(x), lengths)
         onward, back = h.chunk(2, -1)
         first, last = (side.expand(b, 1, -1) for side in self.start)
         before = torch.cat((first, onward[:, :-1]), 1)
         after = torch.cat((back[:, 1:], last), 1)
-        at_end = torch.arange(n, device=ids.device) == lengths[:, None] - 1
+        at_end = torch.arange(n, device=x.device) == lengths[:, None] - 1
         after = torch.where(at_end[..., None], last, after)  # what the backward net says in the padding is not asked
         return self.before(self.dropout(before)) + self.after(self.dropout(after))
 
