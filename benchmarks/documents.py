@@ -5,10 +5,11 @@
     python benchmarks/documents.py mr sst2 trec --seeds 3 --words RUN       # words were pretrained before
 
 A part of the training file is set aside first (a fifth; for sst2 its dev file) and is read once, at the end. What is
-left is given to the recipe, which cuts its own validation part from it to choose the weights it keeps, and whole to
-NB-SVM. Recipes named `-pretrained` start from recipes/words.yaml, whose text here has nothing that is set aside; it
-is pretrained first (about 25 minutes) and kept in --words. Each seed is compared with NB-SVM item by item by McNemar's
-exact test, and the mean over seeds is given with the range of the seeds. The official test parts are not touched.
+left, without texts that stand in both, is given to the recipe, which cuts its own validation part from it to choose the
+weights it keeps, and whole to NB-SVM. Recipes named `-pretrained` start from recipes/words.yaml, whose text here has
+nothing that any set has set aside; it is pretrained first (about 25 minutes) and kept in --words. Each seed is compared
+with NB-SVM item by item by McNemar's exact test, and the mean over seeds is given with the range of the seeds. The
+official test parts are not touched.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import json
 import statistics
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,8 @@ RECIPES = {
     "sst2": ["sst2", "sst2-pretrained"],
     "trec": ["trec", "trec-pretrained"],
 }
-SENTENCES = ("mr", "sst2", "trec")
+READ = ("trec", "imdb")
+"""The sets whose texts recipes/words.yaml reads."""
 
 
 def parts(name: str) -> tuple[Table, Table]:
@@ -49,10 +52,23 @@ def parts(name: str) -> tuple[Table, Table]:
     else:
         table = read(DATA / "sentences" / f"{name}.train.txt.gz")
     if name == "sst2":
-        return table, read(DATA / "sentences" / "sst2.dev.txt.gz")
+        aside = read(DATA / "sentences" / "sst2.dev.txt.gz")
+        return without(table, aside.texts), aside
     order = np.random.default_rng(2026).permutation(len(table.texts))
     cut = len(order) // 5
-    return taken(table, order[cut:]), taken(table, order[:cut])
+    aside = taken(table, order[:cut])
+    return without(taken(table, order[cut:]), aside.texts), aside
+
+
+def bare(text: str) -> str:
+    """Letters and digits alone: MR and SST-2 write the same sentence in two ways."""
+    return "".join(letter for letter in text.lower() if letter.isalnum())
+
+
+def without(table: Table, texts: Iterable[str]) -> Table:
+    """A table less the rows whose text is one of these."""
+    these = set(map(bare, texts))
+    return taken(table, np.array([i for i, text in enumerate(table.texts) if bare(text) not in these], int))
 
 
 def taken(table: Table, rows: np.ndarray) -> Table:
@@ -60,15 +76,17 @@ def taken(table: Table, rows: np.ndarray) -> Table:
     return dataclasses.replace(table, texts=[table.texts[i] for i in rows], labels=[labels[i] for i in rows])
 
 
-def pretrained(folder: Path, without: str = "") -> Path:
-    """A run of recipes/words.yaml on text without the sentences that are set aside, and without those of one set where
-    it is named. One that was stopped goes on, and one that is finished is only looked at."""
+def pretrained(folder: Path, aside: str = "") -> Path:
+    """A run of recipes/words.yaml on text without what is set aside, or without one set as a whole where it is named.
+    One that was stopped goes on, and one that is finished is only looked at."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     text = folder.with_suffix(".txt")
-    reviews = parts("imdb")[0].texts
+    both = {name: parts(name) for name in RECIPES}
     wiki = gzip.decompress((DATA / "wikitext2" / "train.txt.gz").read_bytes()).decode().splitlines()
-    sentences = [line for name in SENTENCES if name != without for line in parts(name)[0].texts]
-    lines = [" ".join(line.split()) for line in (*sentences, *reviews, *wiki)]
+    lines = [*(line for name in READ if name != aside for line in both[name][0].texts), *wiki]
+    hidden = {bare(line) for name in RECIPES for line in both[name][1].texts}
+    hidden |= {bare(line) for line in both[aside][0].texts} if aside else set()
+    lines = [" ".join(line.split()) for line in lines if bare(line) not in hidden]
     text.write_text("".join(f"{line}\n" for line in lines if line), encoding="utf-8")
     settings = load(ROOT / "recipes" / "words.yaml")
     settings.pop("task")

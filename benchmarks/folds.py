@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from documents import DATA, RECIPES, paired, pretrained, right, settings_of, taken
+from documents import DATA, RECIPES, paired, pretrained, right, settings_of, taken, without
 from timing import machine
 
 from regard.data.read import read
@@ -36,8 +36,9 @@ def one(fold: int, name: str, words: str) -> tuple[np.ndarray, np.ndarray, float
     """Which items of a fold the recipe and NB-SVM name rightly, and the seconds the recipe took."""
     table = read(DATA / "sentences" / f"{name}.train.txt.gz")
     rows = parted(len(table.texts))
-    train = taken(table, np.sort(np.concatenate([part for i, part in enumerate(rows) if i != fold])))
     aside = taken(table, rows[fold])
+    others = np.sort(np.concatenate([part for i, part in enumerate(rows) if i != fold]))
+    train = without(taken(table, others), aside.texts)
     settings = settings_of(RECIPES[name][-1])
     settings["origin"] = words
     settings["train"]["threads"] = 1
@@ -49,7 +50,7 @@ def one(fold: int, name: str, words: str) -> tuple[np.ndarray, np.ndarray, float
 
 def measure(name: str, words: Path, jobs: int) -> dict[str, Any]:
     begun = time.perf_counter()
-    run = str(pretrained(words, without=name).resolve())
+    run = str(pretrained(words, aside=name).resolve())
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
         found = list(pool.map(partial(one, name=name, words=run), range(FOLDS)))
     good, base = (np.concatenate([row[i] for row in found]) for i in (0, 1))
