@@ -30,7 +30,7 @@ COMMANDS = {
 }
 DEFAULTS = {"causal": "gpt", "masked": "bert", "blank": "birnn", "span": "gpt"}
 VOCAB = {"bpe": 8000, "words": 20_000, "chars": 20_000, "spaces": 10_000_000}
-SAMPLE = 64 << 20  # bytes of text from which parts of words are learnt, spread over all of it
+SAMPLE = 64 << 20  # bytes of text from which words and parts of words are learnt, spread over all of it
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def facts(found: Texts) -> dict[str, Any]:
 
 
 def words(settings: LanguageSettings, found: Texts) -> Tokenizer:
-    """A tokenizer learnt from the training part: characters and words from all of it, parts of words from a sample."""
+    """A tokenizer learnt from the training part: from all of it where counting is enough, else from a sample."""
     kind = named.find("tokenizer", settings.tokenizer.kind, {name: name for name in tokenizer.KINDS})
     vocab = settings.tokenizer.vocab or VOCAB[kind]
     return tokenizer.train(_texts(found, None if kind in ("chars", "spaces") else SAMPLE), kind, vocab)
