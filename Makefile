@@ -22,7 +22,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # torch first and by its exact version: a range could fetch another build with gigabytes of libraries.
-$(VENV)/installed: pyproject.toml setup.py regard/native/kernels.c constraints.txt | $(VENV)/bin/python
+$(VENV)/installed: pyproject.toml setup.py regard/kernels/kernels.c constraints.txt | $(VENV)/bin/python
 	$(PIP) torch==2.13.0
 	$(PIP) -e .
 	touch $@

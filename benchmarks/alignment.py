@@ -19,7 +19,7 @@ from typing import Any
 from timing import machine
 
 import regard
-from regard.data.written import Written, generate
+from regard.data.synthetic.aligned_pairs import Written, generate
 
 RESULT = Path(__file__).parent / "results" / "alignment.json"
 RNN = {"name": "rnn", "dim": 64, "hidden": 128, "dropout": 0.1}

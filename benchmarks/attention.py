@@ -31,12 +31,12 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
 from timing import exponent, in_turns, machine, milliseconds, peak_memory, ratio  # noqa: E402
 
-from regard import named  # noqa: E402
-from regard.banded import Banded  # noqa: E402
+from regard.attention.mechanisms import COMMON, MECHANISMS  # noqa: E402
+from regard.attention.token_positions import Places  # noqa: E402
+from regard.attention.window import Banded  # noqa: E402
+from regard.config import specs  # noqa: E402
 from regard.inspect import record  # noqa: E402
 from regard.layers import MultiHead  # noqa: E402
-from regard.mechanisms import COMMON, MECHANISMS  # noqa: E402
-from regard.places import Places  # noqa: E402
 
 WINDOW, HEADS, WIDTH = 128, 8, 64
 
@@ -197,7 +197,7 @@ def memory(rounds: int, quick: bool) -> dict[str, Any]:
 def _layer(name: str, dim: int, n: int) -> nn.Module:
     if name == "bare SDPA":
         return Bare(dim, HEADS)
-    longest = {"length": n} if "length" in named.own_options(MECHANISMS[name], COMMON) else {}
+    longest = {"length": n} if "length" in specs.own_options(MECHANISMS[name], COMMON) else {}
     return MultiHead(dim, HEADS, name, **longest)
 
 

@@ -21,8 +21,8 @@ import numpy as np
 import torch
 
 from regard.data import batches
-from regard.models import encoder, han
-from regard.training import machine
+from regard.models import han, transformer_classifier
+from regard.training import environment
 
 
 def lengths(count: int, seed: int = 0) -> np.ndarray:
@@ -65,14 +65,16 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
-    machine.prepare()
+    environment.prepare()
     torch.manual_seed(0)
     sizes = lengths(600 if quick else 3000)
     nets = {
-        "transformer": encoder.Config(dim=256, layers=4, heads=4, hidden=1024, dropout=0.0).build(20_000, 2),
+        "transformer": transformer_classifier.Config(dim=256, layers=4, heads=4, hidden=1024, dropout=0.0).build(
+            20_000, 2
+        ),
         "han": han.Config(dropout=0.0).build(20_000, 2),
     }
-    result: dict = {"machine": machine.describe(), "median_tokens": float(np.median(sizes)), "models": {}}
+    result: dict = {"machine": environment.describe(), "median_tokens": float(np.median(sizes)), "models": {}}
     for name, net in nets.items():
         speeds = measure(net, sizes, rounds=1 if quick else 5, block=2 if quick else 6)
         base = speeds["padded to the longest of the batch"]

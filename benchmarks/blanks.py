@@ -26,10 +26,10 @@ from scipy.stats import binomtest
 from timing import machine
 
 import regard
+from regard.config.settings import load
 from regard.data import corpus
 from regard.data.tokenizer import MASK, SPECIAL
-from regard.runs.language_model import LanguageModel
-from regard.settings import load
+from regard.tasks.language.run import LanguageModel
 
 ROOT = Path(__file__).parent.parent
 VALID = ROOT.parent / "shared" / "data" / "wikitext2" / "valid.txt.gz"

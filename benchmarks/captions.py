@@ -26,9 +26,9 @@ from seeds import interval
 from timing import machine
 
 import regard
-from regard.data import captions
-from regard.settings import load, merge, overrides
-from regard.tasks.caption_scores import scores
+from regard.config.settings import load, merge, overrides
+from regard.data import caption_files
+from regard.tasks.caption.metrics import scores
 
 ROOT = Path(__file__).parent.parent
 RESULT = Path(__file__).parent / "results" / "captions.json"
@@ -45,8 +45,8 @@ KEPT = ("bleu1", "bleu2", "bleu3", "bleu4", "cider", "brevity", "length", "exact
 
 def grouped(file: str) -> list[list[str]]:
     found: dict[str, list[str]] = {}
-    for name, caption in captions.table(file)[0]:
-        found.setdefault(name, []).append(captions.clean(caption))
+    for name, caption in caption_files.table(file)[0]:
+        found.setdefault(name, []).append(caption_files.clean(caption))
     return list(found.values())
 
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from seeds import accuracy, interval, percent, trained
 
-from regard.data.contexts import generate
-from regard.training import machine
+from regard.data.synthetic.contexts import generate
+from regard.training import environment
 
 SMALL = {"embed": 32, "hidden": 24, "attention": 48, "dropout": 0.0, "spread": 1.0}
 WIDE = {"embed": 64, "hidden": 48, "attention": 96, "dropout": 0.0, "spread": 1.0}
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few steps, one seed, nothing written")
     quick = parser.parse_args().quick
     seeds = 1 if quick else 3
-    result: dict[str, Any] = {"machine": machine.describe(), "chance": 0.25, "measured_on": 1000, "models": {}}
+    result: dict[str, Any] = {"machine": environment.describe(), "chance": 0.25, "measured_on": 1000, "models": {}}
     for title, (model, size, steps) in CASES.items():
         settings: dict[str, Any] = {"model": size, "data": {"valid_fraction": 0.05}}
         if steps:

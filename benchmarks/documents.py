@@ -30,8 +30,8 @@ from scipy.stats import binomtest
 from timing import machine
 
 import regard
-from regard.data.read import Table, read
-from regard.settings import load
+from regard.config.settings import load
+from regard.data.read_table import Table, read
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT.parent / "shared" / "data"

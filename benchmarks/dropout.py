@@ -16,7 +16,7 @@ from torch import nn
 
 from regard.layers.dropout import Dropout
 from regard.models.transformer import Config, Transformer
-from regard.training.machine import prepare
+from regard.training.environment import prepare
 
 RESULT = Path(__file__).parent / "results" / "dropout.json"
 VOCAB, BATCH, LENGTH, P = 4000, 96, 16, 0.3

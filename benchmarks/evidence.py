@@ -17,9 +17,9 @@ from typing import Any
 
 from seeds import accuracy, interval, percent, trained
 
-from regard.data.reviews import generate
-from regard.demo import on_evidence
-from regard.training import machine
+from regard.data.synthetic.reviews import generate
+from regard.demo.reviews_demo import on_evidence
+from regard.training import environment
 
 LIGHT = {"dropout": 0.1}
 ROTARY = {"dim": 64, "hidden": 128, "positions": "rotary", "dropout": 0.0}
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     given = parser.parse_args()
     quick, seeds = given.quick, 1 if given.quick else given.seeds
-    result: dict[str, Any] = {"machine": machine.describe(), "compared_on": 300, "models": {}}
+    result: dict[str, Any] = {"machine": environment.describe(), "compared_on": 300, "models": {}}
     for name, (size, length) in CASES.items():
         settings: dict[str, Any] = {"model": size}
         if length:

@@ -23,7 +23,7 @@ import numpy as np
 from documents import DATA, RECIPES, paired, pretrained, right, settings_of, taken, without
 from timing import machine
 
-from regard.data.read import read
+from regard.data.read_table import read
 
 FOLDS = 10
 

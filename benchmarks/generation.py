@@ -30,8 +30,8 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 import timing
 import torch
 
-from regard.convert import gpt2
 from regard.decoding import GREEDY, Sampling, Writer
+from regard.hub import hf_gpt2
 from regard.models import gpt
 
 RESULT = Path(__file__).parent / "results" / "generation.json"
@@ -75,8 +75,8 @@ def prompts(batch: int) -> list[list[int]]:
 
 def regard_contender(precision: str) -> Callable[[Job], list[list[int]]]:
     theirs = hugging_face()
-    ours = gpt.GPT(gpt2.read_config(theirs.config.to_dict(), {}))
-    ours.load_state_dict(gpt2.to_regard(theirs.state_dict(), ours.config))
+    ours = gpt.GPT(hf_gpt2.read_config(theirs.config.to_dict(), {}))
+    ours.load_state_dict(hf_gpt2.to_regard(theirs.state_dict(), ours.config))
     writer = Writer(ours, precision=precision)
     how = {"greedy": GREEDY, "drawn": Sampling(TEMPERATURE, TOP_K, seed=1)}
 

@@ -34,11 +34,11 @@ import torch.nn.functional as F
 from generation import BATCHES, hugging_face, prompts
 from torch import Tensor
 
-from regard.convert import gpt2
-from regard.decoding import linears
-from regard.decoding.linears import Linear
+from regard.decoding import quantized_linear
+from regard.decoding.causal_decoders import Prepared, Remembered, Walker, walker
+from regard.decoding.quantized_linear import Linear
 from regard.decoding.sampling import GREEDY
-from regard.decoding.walkers import Prepared, Remembered, Walker, walker
+from regard.hub import hf_gpt2
 from regard.models import gpt
 
 RESULT = Path(__file__).parent / "results" / "generation_ways.json"
@@ -98,7 +98,7 @@ class Compiled:
 
 
 def ways(model: gpt.GPT, compiled: bool) -> dict[str, Walker]:
-    linears.KINDS.update(KINDS)  # only in this process: ways to try, not to use
+    quantized_linear.KINDS.update(KINDS)  # only in this process: ways to try, not to use
     found: dict[str, Walker] = {"modules": Remembered(model)}
     for name in ("float32", "float16", *KINDS):
         found[name] = walker(model, precision=name)
@@ -122,8 +122,8 @@ def write(way: Walker, batch: int, tokens: int) -> tuple[list[float], Tensor]:
 
 def measure(rounds: int, tokens: int, compiled: bool) -> dict:
     theirs = hugging_face()
-    model = gpt.GPT(gpt2.read_config(theirs.config.to_dict(), {})).eval()
-    model.load_state_dict(gpt2.to_regard(theirs.state_dict(), model.config))
+    model = gpt.GPT(hf_gpt2.read_config(theirs.config.to_dict(), {})).eval()
+    model.load_state_dict(hf_gpt2.to_regard(theirs.state_dict(), model.config))
     result: dict = {}
     for batch in BATCHES:
         found = ways(model, compiled)

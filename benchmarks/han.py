@@ -37,10 +37,10 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.data import batches, documents, tokenizer
 from regard.data.documents import Documents
-from regard.data.read import read
+from regard.data.read_table import read
 from regard.models import han
-from regard.tasks.classify import collate, sentence_numbers
-from regard.training import machine as workshop
+from regard.tasks.classify.objective import collate, sentence_numbers
+from regard.training import environment as workshop
 
 IMDB = Path(__file__).parent.parent.parent / "shared" / "data" / "imdb" / "train.tsv.gz"
 VOCAB, WORDS, SENTENCES = 20_000, 100, 60

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from seeds import accuracy, interval, percent, trained
 
-from regard.data.reviews import Review, generate
-from regard.runs.classifier import Classifier
-from regard.training import machine
+from regard.data.synthetic.reviews import Review, generate
+from regard.tasks.classify.run import Classifier
+from regard.training import environment
 
 PENALTIES = (0.0, 0.01, 0.1)
 
@@ -35,7 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="few steps, one seed, nothing written")
     quick = parser.parse_args().quick
-    result: dict[str, Any] = {"machine": machine.describe(), "hops": 8, "compared_on": 200, "penalties": {}}
+    result: dict[str, Any] = {"machine": environment.describe(), "hops": 8, "compared_on": 200, "penalties": {}}
     for penalty in PENALTIES:
         settings = {
             "model": {"dropout": 0.1, "hops": 8, "penalty": penalty},

@@ -20,7 +20,7 @@ sys.path[:0] = [str(ROOT), str(TOY)]
 
 from training_toy import last_state, lines  # noqa: E402
 
-from regard.training import machine  # noqa: E402
+from regard.training import environment  # noqa: E402
 
 KILLS = 20
 RUN = {"dropout": 0.3, "steps": 400, "evaluate_every": 11, "optimizer": "adamw"}
@@ -78,7 +78,7 @@ def main() -> None:
             "last_state_identical": last_state(whole) == last_state(killed),
             "metrics_identical": lines(whole) == lines(killed),
             "seconds": round(time.perf_counter() - begun, 1),
-            "machine": machine.describe(),
+            "machine": environment.describe(),
         }
     text = json.dumps(result, indent=1)
     print(text)

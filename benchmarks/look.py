@@ -22,11 +22,11 @@ from typing import Any
 import torch
 from timing import machine, peak_memory
 
+from regard.explain.build import seen_by
+from regard.explain.word_subjects import Reading, Vector
 from regard.inspect import record
 from regard.models.bert import BASE, BERT
-from regard.runs.look import Look
-from regard.runs.look_words import Reading, Vector
-from regard.runs.looking import seen_by
+from regard.tasks.classify.look import Look
 
 SPREAD = 3.0  # queries and keys are larger by it than fresh ones: scores then spread by about 3, as in trained models
 

@@ -23,9 +23,9 @@ from timing import machine, peak_memory
 from torch import nn
 
 import regard
-from regard.costing.card import call
-from regard.costing.predict import loss_of, predict
-from regard.data.reviews import generate
+from regard.data.synthetic.reviews import generate
+from regard.theory.cost.cost_card import call
+from regard.theory.cost.predict_time import loss_of, predict
 
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "gpt, 2 layers of 128": {"task": "language", "model": "gpt", "block": 64, "sizes": {"dim": 128, "layers": 2}},

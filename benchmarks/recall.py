@@ -22,9 +22,9 @@ from typing import Any
 import timing
 import torch
 
-from regard.runs.run import Run
-from regard.runs.start import train
-from regard.settings import load, merge
+from regard.config.settings import load, merge
+from regard.tasks.base_run import Run
+from regard.tasks.train import train
 
 HOME = Path(__file__).parent.parent
 RESULT = Path(__file__).parent / "results" / "recall.json"

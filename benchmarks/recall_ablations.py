@@ -25,8 +25,8 @@ import timing
 from seeds import interval, percent
 
 from regard.data.facts import read_facts, read_questions
-from regard.runs.recall import parted
-from regard.runs.start import train
+from regard.tasks.recall.task import parted
+from regard.tasks.train import train
 
 HOME = Path(__file__).parent.parent
 DATA = HOME.parent / "shared" / "data" / "birthplace"

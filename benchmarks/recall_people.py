@@ -21,8 +21,8 @@ from typing import Any
 import timing
 from seeds import interval, percent
 
-from regard.data.people import generate
-from regard.runs.start import train
+from regard.data.synthetic.people import generate
+from regard.tasks.train import train
 
 RESULT = Path(__file__).parent / "results" / "recall_people.json"
 CITIES = 200

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 
 from regard.models.rnn_translator import Config, RNNTranslator
-from regard.training.machine import prepare
+from regard.training.environment import prepare
 
 RESULT = Path(__file__).parent / "results" / "recurrent.json"
 PAIRS, WORDS, WIDTH, VOCAB = 32, 40, 256, 8000

@@ -21,8 +21,8 @@ from typing import Any
 from timing import machine
 
 import regard
-from regard.data.scene_files import write
-from regard.settings import load, merge, overrides
+from regard.config.settings import load, merge, overrides
+from regard.data.synthetic.scene_files import write
 
 ROOT = Path(__file__).parent.parent
 PARTS = ("valid", "unseen", "strange")

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from regard.data.read import Table
-from regard.runs.classifier import Classifier
-from regard.runs.start import train
+from regard.data.read_table import Table
+from regard.tasks.classify.run import Classifier
+from regard.tasks.train import train
 
 
 def table(examples: Sequence[Any]) -> Table:

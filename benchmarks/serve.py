@@ -27,7 +27,7 @@ import httpx
 from timing import machine
 
 import regard
-from regard.data.reviews import generate
+from regard.data.synthetic.reviews import generate
 
 CLIENTS = 64
 

@@ -4,7 +4,7 @@
     python benchmarks/throughput.py --quick      # small sizes, to see that it runs; writes nothing
 
 A step is forward, loss, backward, clip and AdamW on 4 layers, d = 256, block 128, batch 128, vocabulary 65, without
-dropout, on the same data. `regard.training.machine.prepare` makes glibc keep freed memory, which helps whoever has many
+dropout, on the same data. `regard.training.environment.prepare` makes glibc keep freed memory, which helps whoever has many
 temporaries, and it acts on a whole process. So there are two processes, a prepared one and a plain one, each with its
 own contenders, and three honest ratios, which are not the same number:
 
@@ -38,9 +38,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.convert import gpt2
+from regard.hub import hf_gpt2
 from regard.models import gpt
-from regard.training import machine
+from regard.training import environment
 
 RESULT = Path(__file__).parent / "results" / "throughput.json"
 
@@ -171,7 +171,7 @@ RATIOS: dict[str, tuple[Lane, Lane]] = {
 def assert_same_function(s: Sizes, ids: Tensor, targets: Tensor) -> None:
     """The same weights give the same loss here and there, and all have as many: they do the same work."""
     theirs, ours = hugging_face(s).eval(), regard_gpt(s, "gelu-tanh").eval()
-    state = gpt2.to_regard(theirs.state_dict(), ours.config)
+    state = hf_gpt2.to_regard(theirs.state_dict(), ours.config)
     ours.load_state_dict(state)
     with torch.no_grad():
         a = F.cross_entropy(ours(ids[:2]).flatten(0, 1), targets[:2].flatten())
@@ -192,7 +192,7 @@ def product_gflops(n: int) -> float:
 def work(pipe: Connection, process: str, sizes: Sizes, threads: int, product: int) -> None:
     """A process with its contenders: makes the step that it is asked for, and tells how long it took."""
     if process == "prepared":
-        machine.prepare(threads)
+        environment.prepare(threads)
     else:
         torch.set_num_threads(threads)
     data = torch.randint(sizes.vocab, (sizes.batch, sizes.block + 1), generator=torch.Generator().manual_seed(0))
@@ -298,7 +298,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=None, help="as many as there are cores where not given")
     parser.add_argument("--out", type=Path, default=None, help=f"where to write; {RESULT} unless --quick")
     given = parser.parse_args()
-    threads = given.threads or machine.cores()
+    threads = given.threads or environment.cores()
     torch.set_num_threads(threads)
     load = os.getloadavg()[0]
     sizes = Sizes(layers=2, dim=64, block=32, batch=8) if given.quick else Sizes()
@@ -306,7 +306,7 @@ def main() -> None:
     show(result)
     import transformers
 
-    about = {"machine": machine.describe(), "transformers": transformers.__version__, "load_before": round(load, 2)}
+    about = {"machine": environment.describe(), "transformers": transformers.__version__, "load_before": round(load, 2)}
     out = given.out or (None if given.quick else RESULT)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)

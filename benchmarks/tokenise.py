@@ -45,7 +45,7 @@ from pathlib import Path
 
 import numpy as np
 
-from regard.data import corpus, encode, pieces, same, shards, tokenise, tokenizer
+from regard.data import chunks, corpus, encode_ids, fingerprint, token_shards, tokenize_corpus, tokenizer
 
 RESULT = Path(__file__).parent / "results" / "tokenise.json"
 WIKITEXT = Path(__file__).parents[1] / "../shared/data/wikitext2/train.txt.gz"
@@ -81,8 +81,8 @@ def write_text(folder: Path, text: bytes, size: int, files: int) -> list[Path]:
 
 def strings(file: Path) -> list[list[str]]:
     """The pieces that regard gives to the library, block by block."""
-    blocks = pieces.blocks(file)
-    return [[p.decode() for p in pieces.cut(block.data, encode.PIECE)] for block in blocks]
+    blocks = chunks.blocks(file)
+    return [[p.decode() for p in chunks.cut(block.data, encode_ids.PIECE)] for block in blocks]
 
 
 def library(core: tokenizer.tk.Tokenizer, batches: Iterable[list[str]]) -> None:
@@ -119,7 +119,7 @@ def compare(kind: str, text: bytes, files: list[Path], folder: Path, processes: 
     cpus: dict[str, list[float]] = {}
     draw, tokens, size = random.Random(0), 0, 0
     context = multiprocessing.get_context("spawn")
-    pool = context.Pool(tokenise.cores(), prepare_worker, (str(folder / f"{kind}.json"),)) if processes else None
+    pool = context.Pool(tokenize_corpus.cores(), prepare_worker, (str(folder / f"{kind}.json"),)) if processes else None
     library(tok.core, strings(files[0])[:2])  # warms the library's threads and its cache of words
     for file in files:
         blocks, out = strings(file), folder / "out"
@@ -168,14 +168,14 @@ def status() -> dict[str, float]:
 
 def write_tokens(folder: Path, size: int) -> None:
     """A corpus of so many bytes of tokens, without text behind it."""
-    draw, names, count = np.random.default_rng(0), [], min(tokenise.SHARD, size // 2)
+    draw, names, count = np.random.default_rng(0), [], min(tokenize_corpus.SHARD, size // 2)
     for i in range(max(1, size // 2 // count)):
         names.append(f"shard-{i:05d}.safetensors")
         ids = draw.integers(0, 1 << 16, count, np.uint16)
         about = {"fingerprint": "random", "next": None}
         arrays = {"tokens": ids, "documents": np.zeros(1, np.int64), "marks": np.array([[count, 1, 1]])}
-        shards.write(folder / names[-1], arrays, about)
-    about = {"format": same.FORMAT, "fingerprint": "random", "shards": names}
+        token_shards.write(folder / names[-1], arrays, about)
+    about = {"format": fingerprint.FORMAT, "fingerprint": "random", "shards": names}
     (folder / corpus.NAME).write_text(json.dumps(about))
 
 
@@ -242,7 +242,7 @@ def main() -> None:
 
     size = chosen.size * 1_000_000
     name, text = source()
-    result: dict = {"machine": timing.machine() | {"usable_cores": tokenise.cores()}, "text": name}
+    result: dict = {"machine": timing.machine() | {"usable_cores": tokenize_corpus.cores()}, "text": name}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         for i, kind in enumerate(chosen.kinds):

@@ -27,7 +27,7 @@ from seeds import interval, percent
 from timing import machine
 
 import regard
-from regard.data.read import Table
+from regard.data.read_table import Table
 from regard.models import preln_bert
 
 ROOT = Path(__file__).parent.parent

@@ -35,9 +35,9 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 import timing
 import torch
 
-from regard.convert import marian as convert
 from regard.decoding import Beam, Interpreter
-from regard.decoding.linears import Linear, linear
+from regard.decoding.quantized_linear import Linear, linear
+from regard.hub import hf_marian as convert
 from regard.models import marian
 
 RESULT = Path(__file__).parent / "results" / "translation.json"
@@ -199,7 +199,7 @@ def work(pipe: Connection, name: str, threads: int, path: str | None) -> None:
         sys.path.insert(0, path)
     torch.set_num_threads(threads)
     if name.startswith(("regard", "products")):
-        from regard.training.machine import prepare
+        from regard.training.environment import prepare
 
         prepare()  # as `regard translate` does
     try:

@@ -19,8 +19,8 @@ from typing import Any
 from timing import machine
 
 import regard
-from regard.runs.language_model import LanguageModel
-from regard.settings import load
+from regard.config.settings import load
+from regard.tasks.language.run import LanguageModel
 
 ROOT = Path(__file__).parent.parent
 STRIDES = (128, 32)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "train": "regard.runs.start",
-    "Run": "regard.runs.run",
+    "train": "regard.tasks.train",
+    "Run": "regard.tasks.base_run",
     "record": "regard.inspect",
     "edit": "regard.inspect",
     "UserError": "regard.errors",
@@ -28,13 +28,13 @@ __all__ = ["Run", "UserError", "edit", "load", "record", "train"]
 if TYPE_CHECKING:
     from regard.errors import UserError
     from regard.inspect import edit, record
-    from regard.runs.run import Run
-    from regard.runs.start import train
+    from regard.tasks.base_run import Run
+    from regard.tasks.train import train
 
 
 def load(folder: str) -> Any:
     """Open a run folder, whatever its task: a Classifier, a LanguageModel, each a Run."""
-    return import_module("regard.runs.run").Run.load(folder)
+    return import_module("regard.tasks.base_run").Run.load(folder)
 
 
 def __getattr__(name: str) -> Any:

@@ -29,11 +29,13 @@ def import_files(paths: Iterable[Path]) -> None:
 
 
 def _register(module: ModuleType, path: Path) -> None:
-    from regard.mechanisms import Mechanism, register
+    from regard.attention.mechanisms import Mechanism, register
 
     own = [cls for cls in vars(module).values() if isinstance(cls, type) and cls.__module__ == module.__name__]
     found = [cls for cls in own if issubclass(cls, Mechanism) and "name" in vars(cls)]
     if not found:
-        raise UserError(f"{path} defines no mechanism: no subclass of regard.mechanisms.Mechanism with a name")
+        raise UserError(
+            f"{path} defines no mechanism: no subclass of regard.attention.mechanisms.Mechanism with a name"
+        )
     for cls in found:
         register(cls)

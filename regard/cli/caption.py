@@ -145,8 +145,8 @@ def caption(
     if out is not None and not out.parent.is_dir():
         raise UserError(f"there is no folder {str(out.parent)!r} to write {out.name} into")
     opened = open_run(folder, import_, "caption")
-    from regard.runs.caption_page import MOST
-    from regard.runs.subject import progress
+    from regard.explain.subject import progress
+    from regard.tasks.caption.page import MOST
 
     if sys.stderr.isatty():
         progress.set(lambda done, of: print(f"\rmeasured {done} of {of} ", end="\r", file=sys.stderr, flush=True))
@@ -162,7 +162,7 @@ def caption(
     if ending == ".json":
         out.write_text(json.dumps([one.as_dict() for one in found], ensure_ascii=False), encoding="utf-8")
     else:
-        from regard.runs.caption_page import page
+        from regard.tasks.caption.page import page
 
         out.write_text(page(opened, found, pictures), encoding="utf-8")
     _tell(f"{'maps' if ending == '.json' else 'page'}: {out}")
@@ -182,7 +182,7 @@ def scenes(
     Example:
       regard scenes --count 60 --others 10 --out scenes
     """
-    from regard.data.scene_files import write
+    from regard.data.synthetic.scene_files import write
 
     write(out, count, seed=seed, size=size, others=others)
     print(f"{count:,} scenes to learn from; valid, unseen and strange of {others:,} each: {out}")

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from regard.cli import options as o
+from regard.config.settings import load, merge, overrides
 from regard.errors import UserError
-from regard.settings import load, merge, overrides
 
 KEYS = ("models", "vary", "search", "budget", "seeds", "test", "test_fraction", "split_seed", "measure", "generate")
 
@@ -72,10 +72,10 @@ def compare(
       regard compare language corpus.txt --models gpt,cnn --budget 2steps --seeds 1 --set data.block=16 --out compared
       regard compare classify reviews.csv --models han,tfidf --budget 2min --seeds 3 --dry-run
     """
-    from regard.compare.compare import Stopped
-    from regard.compare.compare import compare as run
-    from regard.compare.plan import Asked, listed, varied, with_bags
-    from regard.compare.prepare import replay as take_over
+    from regard.comparison.compare_designs import Stopped
+    from regard.comparison.compare_designs import compare_designs as run
+    from regard.comparison.designs import Asked, listed, varied, with_bags
+    from regard.comparison.plan import replay as take_over
     from regard.plugins import import_files
     from regard.training.interrupts import Interrupted
 
@@ -120,7 +120,7 @@ def compare(
             flags = {"data": {**files, **columns, "class_weights": class_weights}}
             settings = merge(merge(tree, o.given(flags)), overrides(set_ or []))
             if wanted := asked_for.pop("generate", None):
-                from regard.compare.generated import write
+                from regard.comparison.synthetic_data import write
 
                 settings = merge(settings, {"data": write(task, wanted, place / "generated", asked_for)})
             usual = {"models": [], "measure": _measure(settings.get("data") or {})}
@@ -169,7 +169,7 @@ def tell(found: dict[str, Any], place: Path, json_: bool) -> None:
     if json_:
         print(json.dumps({"out": str(place), **found}, ensure_ascii=False))
         return
-    from regard.compare.terminal import show
+    from regard.comparison.terminal_table import show
 
     show(found, place)
 

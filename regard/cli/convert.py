@@ -18,7 +18,7 @@ def import_(
     Example:
       regard import hf-bert --out runs/bert
     """
-    from regard.convert.imported import save
+    from regard.hub.imported_folder import save
 
     print(save(folder, out))
 
@@ -33,6 +33,6 @@ def export(
     Example:
       regard export runs/bert --out hf-again
     """
-    from regard.convert.imported import export
+    from regard.hub.imported_folder import export
 
     print(export(run, out))

@@ -70,14 +70,14 @@ def cost(
     import_files(import_ or [])
     given = {"d": d, "heads": heads, "layers": layers, "mechanism": mechanism, "positions": positions}
     module, name = _module(what, given, vocab, classes)
-    from regard.costing.card import card
-    from regard.costing.crossings import crossings
+    from regard.theory.cost.cost_card import card
+    from regard.theory.cost.crossover import crossings
 
     made = card(module, name, n, m)
     width = d or 64
     shown: dict[str, Any] = {**made.as_dict(), "crossings": {"d": width, **crossings(width)}}
     if predict is not None:
-        from regard.costing.predict import predict as seconds
+        from regard.theory.cost.predict_time import predict as seconds
 
         shown["predicted"] = seconds(module, n, batch, predict, sentence=sentence)
     if json_:
@@ -85,7 +85,7 @@ def cost(
     else:
         _show(shown)
     if out is not None:
-        from regard.costing.page import write
+        from regard.theory.cost.cost_page import write
 
         print(f"page: {write(made, width, out)}", file=sys.stderr if json_ else sys.stdout)
 
@@ -94,14 +94,14 @@ def _module(what: str, given: dict[str, Any], vocab: int | None, classes: int) -
     """What is meant: a folder is a run, a .yaml a recipe, other names are layers before models."""
     import torch
 
-    from regard.costing import subject
+    from regard.theory.cost import build_subject
 
     folder, recipe = Path(what), what.endswith((".yaml", ".yml"))
     if (folder.is_dir() or recipe) and any(value is not None for value in given.values()):
         kind = "a recipe" if recipe else "a run"
         raise UserError(f"{what} is {kind}, whose sizes are known: leave out --d, --heads, --layers and the like")
     if folder.is_dir():
-        from regard.runs.run import Run
+        from regard.tasks.base_run import Run
 
         model = Run.load(folder).model
         if not isinstance(model, torch.nn.Module):
@@ -111,31 +111,31 @@ def _module(what: str, given: dict[str, Any], vocab: int | None, classes: int) -
         torch.manual_seed(0)
         if recipe:
             return _of_recipe(what, vocab, classes), what
-        layer = subject.layer(what, given["d"] or 64, given["heads"] or 4, given["positions"])
+        layer = build_subject.layer(what, given["d"] or 64, given["heads"] or 4, given["positions"])
         if layer is not None:
             return layer, what
-        from regard.runs.kind import KINDS
-        from regard.runs.resolve import models
+        from regard.tasks.base import KINDS
+        from regard.tasks.build_settings import models
 
         known = {f"{task}/{name}": home for task in KINDS for name, home in models(task).items()}
-        return subject.model(what, known, given, vocab, classes), what
+        return build_subject.model(what, known, given, vocab, classes), what
 
 
 def _of_recipe(path: str, vocab: int | None, classes: int) -> Any:
     """The model that a file of settings describes; the words are those that its tokenizer may have."""
-    from regard import settings
-    from regard.costing import subject
-    from regard.runs.resolve import resolve
+    from regard.config import settings
+    from regard.tasks.build_settings import resolve
+    from regard.theory.cost import build_subject
 
     tree = settings.load(path)
     task = tree.pop("task", None)
     if task is None or "models" in tree:
         raise UserError(f"{path} is no recipe of `regard train`, with a task and one model; cost its models by name")
     found = resolve(str(task), tree)
-    words = vocab or getattr(getattr(found, "tokenizer", None), "vocab", None) or subject.VOCAB
+    words = vocab or getattr(getattr(found, "tokenizer", None), "vocab", None) or build_subject.VOCAB
     if not hasattr(found.model, "build"):
         raise UserError(f"{path} describes a {found.model_name}, which is fitted and has no layers to cost")
-    return subject.of_task(found.model, found.task, words, classes)
+    return build_subject.of_task(found.model, found.task, words, classes)
 
 
 def _show(shown: dict[str, Any]) -> None:

@@ -131,7 +131,7 @@ def _whole(text: str) -> str:
 
 
 def _lines(file: Path) -> list[str]:
-    from regard.data.read import decode
+    from regard.data.read_table import decode
 
     lines = [line.rstrip("\r") for line in decode(file.read_bytes(), str(file)).split("\n")]
     prompts = [line for line in lines if line.strip()]
@@ -142,6 +142,6 @@ def _lines(file: Path) -> list[str]:
 
 def _quick() -> None:
     """The process keeps freed memory, which caches are made of."""
-    from regard.training.machine import prepare
+    from regard.training.environment import prepare
 
     prepare()

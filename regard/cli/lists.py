@@ -14,12 +14,12 @@ def matrix() -> dict[str, Any]:
     import dataclasses
 
     import regard.models
-    from regard.discover import modules
-    from regard.mechanisms import COMMON, MECHANISMS
-    from regard.named import own_options
-    from regard.positions import POSITIONS
-    from regard.runs.kind import KINDS
-    from regard.runs.resolve import model_module, models
+    from regard.attention.mechanisms import COMMON, MECHANISMS
+    from regard.attention.positions import POSITIONS
+    from regard.config.discover import modules
+    from regard.config.specs import own_options
+    from regard.tasks.base import KINDS
+    from regard.tasks.build_settings import model_module, models
 
     def model(task: str | None, name: str, module: ModuleType) -> dict[str, Any]:
         fields = {f.name for f in dataclasses.fields(module.Config)}

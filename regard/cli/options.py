@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from regard.config.settings import seconds
 from regard.errors import UserError
-from regard.settings import seconds
 
 Mechanism = Annotated[str | None, typer.Option(help="Attention by name, such as local:window=64.")]
 Positions = Annotated[str | None, typer.Option(help="Positions by name, such as rotary.")]

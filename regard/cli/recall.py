@@ -139,7 +139,7 @@ def people(
     Example:
       regard people --count 200 --ways 2 --out people
     """
-    from regard.data.people import generate
+    from regard.data.synthetic.people import generate
 
     made = generate(count, seed, ways=ways, cities=cities)
     out.mkdir(parents=True, exist_ok=True)

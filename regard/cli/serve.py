@@ -41,7 +41,7 @@ def serve(
     except ImportError:
         raise UserError('`regard serve` wants FastAPI and uvicorn: pip install "regard[serve]"') from None
     from regard.serve.limits import Limits
-    from regard.serve.run import run_server
+    from regard.serve.server import run_server
 
     limits = Limits(queue=queue, timeout=timeout, characters=characters)
     run_server(runs, host=host, port=port, token=token, limits=limits, imports=import_ or [], check=check)

@@ -15,7 +15,7 @@ from regard.errors import UserError
 
 def open_any(folder: Path, imports: list[Path] | None, verb: str) -> Any:
     """A run or an imported model, if it is one that can do this."""
-    from regard.opening import opened
+    from regard.hub.load_any import opened
     from regard.plugins import import_files
 
     import_files(imports or [])
@@ -27,7 +27,7 @@ def open_any(folder: Path, imports: list[Path] | None, verb: str) -> Any:
 
 def _given(text: str | None, file: str | None, pictures: bool) -> str:
     """The text to look at, from the command line or from its file; of runs of pictures the name of one."""
-    from regard.data.read import document
+    from regard.data.read_table import document
 
     if text is not None and file is not None:
         raise UserError("give a text or --file, not both")
@@ -88,16 +88,16 @@ def look(
       regard look runs/pictures photo.png --what-if hide:2,3 --out look.html
       regard look runs/scenes photo.png --out look.png
     """
-    from regard.runs.look import form
+    from regard.tasks.classify.look import form
 
     if not json_:
         form(out)
     opened = open_any(run, import_, "look")
     text = _given(text, file, pictured(opened))
-    from regard.opening import changes_of
+    from regard.hub.load_any import changes_of
 
     if sys.stderr.isatty():
-        from regard.runs.subject import progress
+        from regard.explain.subject import progress
 
         progress.set(lambda done, of: print(f"\rmeasured {done} of {of} ", end="\r", file=sys.stderr, flush=True))
     how: dict[str, Any] = {"faithful": faithful, "changes": changes_of(what_if or [], text)}
@@ -148,7 +148,7 @@ def heads(
       regard heads runs/han test.csv
       regard heads runs/gpt corpus.txt --rows 1 --json
     """
-    from regard.runs.heads import table
+    from regard.tasks.head_table import table
 
     opened = open_any(run, import_, "look")
 
@@ -174,7 +174,7 @@ def prune(
     Example:
       regard prune runs/bert layers.0:1 --out runs/pruned
     """
-    from regard.runs.heads import pruned
+    from regard.tasks.head_table import pruned
 
     opened = open_any(run, import_, "look")
     if not hasattr(opened, "save_pretrained"):
@@ -201,11 +201,11 @@ def demo(
       regard demo recall --out demo-recall
     """
     if what == "recall":
-        from regard.demo_recall import demo as run_recall
+        from regard.demo.recall_demo import demo as run_recall
 
         run_recall(out or Path("demo-recall"), people=people, seed=seed)
     elif what == "reviews":
-        from regard.demo import demo as run_demo
+        from regard.demo.reviews_demo import demo as run_demo
 
         run_demo(out or Path("demo"), reviews=reviews, seed=seed)
     else:

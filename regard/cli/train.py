@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from regard.cli import options as o
+from regard.config.settings import LENGTHS, load, merge, overrides
 from regard.errors import UserError
-from regard.settings import LENGTHS, load, merge, overrides
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Train a model on your own file.")
 
@@ -286,7 +286,7 @@ def pictured(data: str | None, resumed: Path | None) -> bool:
             return file is not None and json.loads(file.read_text())["settings"]["task"] == "images"
         except (OSError, ValueError, KeyError, TypeError):
             return False  # `train` says what is wrong
-    from regard.data.sights import holds
+    from regard.data.image_source import holds
 
     return holds(data)
 
@@ -305,9 +305,9 @@ def run(
 ) -> None:
     """Train what the file, the options and the overrides say, each over the one before, and tell how it ended."""
     from regard.plugins import import_files
-    from regard.runs.start import train
+    from regard.tasks.train import train
+    from regard.training.environment import rank
     from regard.training.interrupts import Interrupted
-    from regard.training.machine import rank
 
     import_files(import_ or [])
     tree: dict[str, Any] = load(config) if config else {}
@@ -339,8 +339,8 @@ def finish(run: Any, json_: bool, say: Any) -> None:
     """Tell how it ended and what can be done next."""
     import json
 
-    from regard.runs.kind import kind
-    from regard.training.machine import rank
+    from regard.tasks.base import kind
+    from regard.training.environment import rank
 
     if rank():
         return

@@ -59,7 +59,7 @@ def translate(
       cat val.en | regard translate runs/en-de
     """
     from regard.decoding.sampling import Sampling
-    from regard.training.machine import prepare
+    from regard.training.environment import prepare
 
     if file is not None and text is not None:
         raise UserError("give a file or --text, not both")
@@ -108,7 +108,7 @@ def pairs(
       regard pairs dates --out dates.tsv --count 500
       regard pairs numbers --out numbers.tsv --source en --target fr --count 500
     """
-    from regard.data.written import generate
+    from regard.data.synthetic.aligned_pairs import generate
 
     if out.suffix.lower() != ".tsv":
         raise UserError(f"pairs are written as a table, NAME.tsv, and {str(out)!r} was given")
@@ -130,7 +130,7 @@ def _answer(found: list[Any], links: IO[str] | None, json_: bool) -> None:
     for one in found:
         print(json.dumps(one.as_dict(), ensure_ascii=False) if json_ else one.text)
         if links is not None:
-            from regard.runs.aligning import pharaoh
+            from regard.tasks.translate.alignment import pharaoh
 
             links.write(pharaoh(one.alignment) + "\n")
     sys.stdout.flush()
@@ -144,7 +144,7 @@ def _lines(file: Path | None, text: str | None) -> list[list[str]]:
         if text.encode("utf-8", "replace").decode() != text:
             raise UserError("the text is not valid UTF-8; set the terminal to UTF-8, or put the text into a file")
         return [[" ".join(text.splitlines())]]
-    from regard.data.pairs import lines
+    from regard.data.parallel_text import lines
 
     whole, _ = lines(file)
     return [whole[first : first + OF_A_FILE] for first in range(0, len(whole), OF_A_FILE)]
@@ -153,7 +153,7 @@ def _lines(file: Path | None, text: str | None) -> list[list[str]]:
 def _waiting(stream: IO[bytes]) -> Iterator[list[str]]:
     """The lines that have come by now: one where they are typed, many where they wait in a pipe. Those before a line
     that is no text are given before that is said."""
-    from regard.data.read import decode
+    from regard.data.read_table import decode
 
     lines: queue.Queue[bytes | None] = queue.Queue(AT_ONCE)
 

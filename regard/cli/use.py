@@ -25,7 +25,7 @@ Imports = Annotated[
 def open_run(run: Path, imports: list[Path] | None, verb: str) -> Any:
     """The run, if it is one that can do this."""
     from regard.plugins import import_files
-    from regard.runs.run import Run
+    from regard.tasks.base_run import Run
 
     import_files(imports or [])
     opened = Run.load(run)
@@ -130,7 +130,7 @@ def evaluate(
     for row in levels:
         print(f"above {row['level']:.2f}: {row['answered']:7.2%} answered, {row['risk']:7.2%} of these wrong")
     if all(strange):
-        from regard.recall.likeness import by_origin, like_nearest
+        from regard.tasks.recall.similarity import by_origin, like_nearest
 
         print(like_nearest(strange[0]), by_origin(strange[1]), sep="\n")
     if classes:
@@ -186,7 +186,7 @@ def predict(
       regard predict runs/han --file books
       cat lines.txt | regard predict runs/han
     """
-    from regard.data.read import decode, read
+    from regard.data.read_table import decode, read
 
     if text is not None and file is not None:
         raise UserError("give a text or --file, not both")

@@ -48,7 +48,7 @@ def verify(
             raise UserError(
                 "a run is checked as a whole: leave out --topic, --id, --trained, --timed, --list and --out"
             )
-        from regard.verify.own import check_run
+        from regard.theory.run_checks import check_run
 
         rows = check_run(run, seed)
         _show([row.as_dict() for row in rows], json_, wide=False)
@@ -68,8 +68,8 @@ def _statements(
     out: Path | None,
     json_: bool,
 ) -> list[Any]:
-    from regard.verify import chosen
-    from regard.verify.claim import run
+    from regard.theory.claim import run
+    from regard.theory.verify import chosen
 
     kinds = ["exact", *(["timed"] if timed else []), *(["trained"] if trained else [])]
     if list_:
@@ -96,7 +96,7 @@ def _statements(
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     _show([row.as_dict() for row in rows], json_, wide=id is not None or topic is not None)
     if out is not None:
-        from regard.verify.pages import write
+        from regard.theory.claim_pages import write
 
         for page in write(rows, out):
             print(f"page: {page}", file=sys.stderr if json_ else sys.stdout)

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from regard.data import pieces
-from regard.data.encode import Encoded, Encoder
-from regard.data.same import Key, alone
-from regard.data.shards import Shard
-from regard.data.tokenise import bar, joined, tokenise
+from regard.data import chunks
+from regard.data.encode_ids import Encoded, Encoder
+from regard.data.fingerprint import Key, alone
+from regard.data.token_shards import Shard
+from regard.data.tokenize_corpus import bar, joined, tokenise
 from regard.data.tokenizer import EOS, Tokenizer
 from regard.errors import UserError
 
@@ -127,7 +127,7 @@ class Corpus:
         """A small corpus in memory; each text is as a file."""
         texts = [texts] if isinstance(texts, str) else list(texts)
         raw = [text.encode() for text in texts if text]
-        blocks = [pieces.Block(Path(f"text {i}"), 0, data, True, True, len(data)) for i, data in enumerate(raw)]
+        blocks = [chunks.Block(Path(f"text {i}"), 0, data, True, True, len(data)) for i, data in enumerate(raw)]
         return cls(_stream([*map(Encoder(tokenizer, documents), blocks)]))
 
     @classmethod
@@ -199,7 +199,7 @@ class Corpus:
 
 
 def build(
-    paths: str | pieces.File | Iterable[str | pieces.File],
+    paths: str | chunks.File | Iterable[str | chunks.File],
     tokenizer: Tokenizer,
     folder: str | Path,
     *,
@@ -214,7 +214,7 @@ def build(
     on where its last whole shard ends. All cores tokenise; `workers` blocks of text are in hand at once.
     """
     encoder = Encoder(tokenizer, documents)
-    files, notes = pieces.find(paths)
+    files, notes = chunks.find(paths)
     for note in notes:
         say(note)
     folder = Path(folder)

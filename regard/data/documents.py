@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import tokenizers as tk
 
-from regard.capitals import joined, shapes
-from regard.data.sentences import split
+from regard.data.sentence_split import split
 from regard.data.tokenizer import UNK, Tokenizer
+from regard.data.word_shape import joined, shapes
 from regard.errors import UserError
 
 CHUNK = 4_000_000  # characters handed to the tokenizer at once: its own encodings take a hundred times the room of ours
@@ -64,7 +64,7 @@ def encode(
     """Tokenize and split into sentences; of a document longer than `max_tokens` the beginning is kept.
 
     A token belongs to the sentence where it starts. A text without any token (only space) becomes one [UNK]. With
-    `written` each id says as well how the token is written (regard.capitals).
+    `written` each id says as well how the token is written (regard.data.word_shape).
     """
     if max_tokens is not None and max_tokens < 1:
         raise UserError(f"max_tokens must be 1 or more, and was given {max_tokens}")

@@ -17,8 +17,8 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote
 
-from regard.data.pairs import lines
-from regard.data.read import columns
+from regard.data.parallel_text import lines
+from regard.data.read_table import columns
 from regard.errors import UserError
 
 QUESTIONS, ANSWERS = ("question", "questions", "source", "input"), ("answer", "answers", "place", "target", "output")

@@ -16,9 +16,9 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from regard.attention.masks import Mask
+from regard.attention.scores import Attend, Scores
 from regard.errors import UserError, nearest
-from regard.masks import Mask
-from regard.seam import Attend, Scores
 
 Edit = Callable[[Tensor, Scores], Tensor]
 

@@ -3,7 +3,7 @@
     comprehensiveness     s(text) - s(text without the words attended to most)            high if they mattered
     sufficiency           s(text) - s(those words alone)                                  low if they are enough
     leave-one-out         rank correlation of the weights with |s(text) - s(text without the word)|
-    gradients             rank correlation of the weights with |integrated gradients| (regard.inspect.gradients)
+    gradients             rank correlation of the weights with |integrated gradients| (regard.inspect.integrated_gradients)
 
 s is what is asked about: p(class), the log-probability of a word, how alike two vectors are. (DeYoung et al. 2020,
 ERASER, section 4; Jain and Wallace 2019, section 4.1.) Each stands beside two controls: as many words drawn at random,

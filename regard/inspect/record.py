@@ -18,11 +18,11 @@ from fnmatch import fnmatch
 import torch
 from torch import Tensor, nn
 
+from regard.attention.masks import Mask
+from regard.attention.scores import Attend, Scores
+from regard.attention.token_positions import At, Places
 from regard.errors import UserError, nearest
 from regard.inspect.edit import edited
-from regard.masks import Mask
-from regard.places import At, Places
-from regard.seam import Attend, Scores
 
 
 @dataclass(frozen=True)

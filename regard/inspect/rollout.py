@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.inspect.maps import AttentionMap
+from regard.inspect.attention_maps import AttentionMap
 
 
 def rollout(layers: Sequence[Tensor]) -> Tensor:

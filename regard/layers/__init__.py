@@ -1,12 +1,12 @@
 """Layers: multi-head attention over any mechanism, pooling by attention, the Transformer's blocks, two-way recurrent
 nets."""
 
-from regard.layers.blocks import DecoderBlock, EncoderBlock, FeedForward, PostNorm, PreNorm
-from regard.layers.merging import factor, merge
-from regard.layers.multihead import MultiHead
-from regard.layers.pool import Pool, divergence, redundancy
-from regard.layers.recurrent import TwoWay, turn
-from regard.layers.spatial import Spatial
+from regard.layers.attention_pooling import Pool, divergence, redundancy
+from regard.layers.bidirectional_rnn import TwoWay, turn
+from regard.layers.merge_qk import factor, merge
+from regard.layers.multi_head_attention import MultiHead
+from regard.layers.spatial_attention import Spatial
+from regard.layers.transformer_blocks import DecoderBlock, EncoderBlock, FeedForward, PostNorm, PreNorm
 
 __all__ = [
     "DecoderBlock",

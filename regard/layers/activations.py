@@ -8,7 +8,7 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard import named
+from regard.config import specs
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
@@ -20,4 +20,4 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 def activation(name: str) -> Callable[[Tensor], Tensor]:
     """`"gelu"` is the exact one (erf); `"gelu-tanh"` is GPT-2's approximation of it."""
-    return named.find("activation", name, ACTIVATIONS)
+    return specs.find("activation", name, ACTIVATIONS)

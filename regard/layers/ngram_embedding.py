@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.config.validation import positive
 from regard.errors import UserError
-from regard.layers.stack import Stack
-from regard.sizes import positive
+from regard.layers.typed_module_list import Stack
 
 _SPREAD = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 / golden ratio, as a signed number (Knuth, 6.4)
 _SHIFT = 31

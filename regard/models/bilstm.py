@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard import named
+from regard.attention.token_positions import Places
+from regard.config import specs
 from regard.layers import Pool, TwoWay
 from regard.layers.dropout import Dropout
-from regard.models.output import Classified
-from regard.places import Places
+from regard.models.classifier_output import Classified
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Config:
     dropout: float = 0.3
 
     def build(self, vocab: int, classes: int) -> BiLSTM:
-        pool = named.find("pooling", self.pool, POOLS)(self.hidden)
+        pool = specs.find("pooling", self.pool, POOLS)(self.hidden)
         return BiLSTM(vocab, classes, self.embed, self.hidden, self.layers, pool, self.dropout)
 
 

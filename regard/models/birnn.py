@@ -9,7 +9,7 @@ What is said of w_t never looks at w_t: the forward net has not read it yet and 
 separate stacks, since stacked bidirectional layers would leak it: their second layer has read both sides. Before the
 first word and after the last a net stands at `start` (one learned state a side).
 
-With `spelling` rows e knows the letters of a word as well (`regard.layers.spelling`): rare words learn from others that
+With `spelling` rows e knows the letters of a word as well (`regard.layers.subword_embedding`): rare words learn from others that
 are written alike.
 """
 
@@ -22,11 +22,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.config.validation import positive
 from regard.layers import TwoWay
 from regard.layers.dropout import Dropout
-from regard.layers.spelling import Spelling, spelt
-from regard.models.output import pick
-from regard.sizes import positive
+from regard.layers.subword_embedding import Spelling, spelt
+from regard.models.classifier_output import pick
 
 
 @dataclass(frozen=True)

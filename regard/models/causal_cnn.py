@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.config.validation import positive
 from regard.layers.dropout import Dropout
-from regard.models.output import pick
-from regard.sizes import positive
+from regard.models.classifier_output import pick
 
 
 @dataclass(frozen=True)

@@ -21,14 +21,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from regard.attention.masks import Mask
+from regard.attention.scores import Attend, Dense
+from regard.attention.token_positions import Places
+from regard.config.validation import positive
 from regard.layers import Pool, TwoWay
 from regard.layers.dropout import Dropout
-from regard.masks import Mask
-from regard.models.output import Classified
-from regard.models.sentences import Groups, sentence_groups
-from regard.places import Places
-from regard.seam import Attend, Dense
-from regard.sizes import positive
+from regard.models.classifier_output import Classified
+from regard.models.sentence_groups import Groups, sentence_groups
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from regard.attention.token_positions import Places
+from regard.config.validation import positive
 from regard.layers import Pool
 from regard.layers.dropout import Dropout
 from regard.models.causal_cnn import Gated
-from regard.models.output import Classified
-from regard.places import Places
-from regard.sizes import positive
+from regard.models.classifier_output import Classified
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@
     sentences   the same over the s_i, giving v                                                   eqs. 8-10
     class       softmax(W_c v + b_c)                                                              eq. 11
 
-With `ngrams` the words come with what naive Bayes says of the n-grams that start at them (`regard.layers.ngrams`), a
+With `ngrams` the words come with what naive Bayes says of the n-grams that start at them (`regard.layers.ngram_log_ratios`), a
 number for each length and class beside the embedding; with `case` they come with a vector of that width for how they
-are written (`regard.capitals`), which a vocabulary without capitals does not tell. The paper has neither.
+are written (`regard.data.word_shape`), which a vocabulary without capitals does not tell. The paper has neither.
 
 How we differ: sentences of all documents of a batch are encoded together in groups of like length, instead of as one
 padded (batch, sentences, words) block; the result is the same and most of the padding is gone.
@@ -21,13 +21,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.capitals import COUNT, parted
+from regard.attention.token_positions import Places
+from regard.data.word_shape import COUNT, parted
 from regard.layers import Pool, TwoWay
 from regard.layers.dropout import Dropout
-from regard.layers.ngrams import NGrams
-from regard.models.output import Classified
-from regard.models.sentences import sentence_groups
-from regard.places import Places
+from regard.layers.ngram_log_ratios import NGrams
+from regard.models.classifier_output import Classified
+from regard.models.sentence_groups import sentence_groups
 
 
 @dataclass(frozen=True)

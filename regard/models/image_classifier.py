@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from regard.attention.token_positions import Grid, Places
+from regard.config.validation import positive
 from regard.layers import Pool
-from regard.models.output import Classified
-from regard.models.sight import Sight
-from regard.places import Grid, Places
-from regard.sizes import positive
+from regard.models.classifier_output import Classified
+from regard.models.image_encoder import Sight
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.errors import UserError
 from regard.layers.dropout import Dropout
-from regard.models.output import Classified
+from regard.models.classifier_output import Classified
 
 
 @dataclass(frozen=True)

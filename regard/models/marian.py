@@ -19,15 +19,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.attention.kv_cache import Memory, after
+from regard.attention.masks import Mask
+from regard.attention.positions.sinusoidal_halves import SinusoidalHalves
+from regard.attention.token_positions import At
 from regard.layers import DecoderBlock, EncoderBlock, FeedForward, MultiHead, PostNorm
 from regard.layers.activations import activation
-from regard.layers.blocks import step_through
 from regard.layers.dropout import Dropout
-from regard.layers.stack import Stack
-from regard.masks import Mask
-from regard.memory import Memory, after
-from regard.places import At
-from regard.positions.halves import SinusoidalHalves
+from regard.layers.transformer_blocks import step_through
+from regard.layers.typed_module_list import Stack
 
 
 @dataclass(frozen=True)

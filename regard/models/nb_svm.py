@@ -23,7 +23,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from regard.errors import UserError
-from regard.models.fitted import SPACELESS, certain, counted, from_files, rest, shares, to_files
+from regard.models.linear_text_model import SPACELESS, certain, counted, from_files, rest, shares, to_files
 
 
 @dataclass(frozen=True)

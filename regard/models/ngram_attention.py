@@ -1,6 +1,6 @@
 """Attention over n-grams: what naive Bayes says of each word, pair and triple, weighed by what else is known there.
 
-    x[t] = (E[w_t], r[g_1(t)], r[g_2(t)], r[g_3(t)])      r[g]: a number for each class, see `regard.layers.ngrams`
+    x[t] = (E[w_t], r[g_1(t)], r[g_2(t)], r[g_3(t)])      r[g]: a number for each class, see `regard.layers.ngram_log_ratios`
     α = softmax(u · tanh(W x + b))          v = Σ_t α[t] x[t]           (the pooling of Yang et al. 2016, eqs. 5-7)
     logits = s (C v + c) + Σ_k τ_k r_k(v)                                r_k(v): the part of v that holds the r[g_k]
 
@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard.attention.token_positions import Places
 from regard.layers import Pool
-from regard.layers.ngrams import NGrams
-from regard.models.output import Classified
-from regard.places import Places
+from regard.layers.ngram_log_ratios import NGrams
+from regard.models.classifier_output import Classified
 
 SCALE = 10.0
 """s: means over a document are small numbers, and would be learnt from slowly."""

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.attention.masks import Mask
+from regard.attention.token_positions import At
 from regard.errors import UserError
 from regard.layers.ngram_embedding import NGramEmbedding
-from regard.masks import Mask
 from regard.models import gpt
-from regard.places import At
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard import positions
+from regard.attention import positions
+from regard.attention.masks import Mask
 from regard.layers import EncoderBlock, FeedForward, MultiHead
 from regard.layers.activations import activation
 from regard.layers.dropout import Dropout
-from regard.layers.stack import Stack
-from regard.masks import Mask
-from regard.models.output import pick
+from regard.layers.typed_module_list import Stack
+from regard.models.classifier_output import pick
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from regard.attention.kv_cache import Memory
 from regard.layers import MultiHead
+from regard.layers.bidirectional_rnn import CELLS
 from regard.layers.dropout import Dropout
-from regard.layers.recurrent import CELLS
-from regard.memory import Memory
 
 State = tuple[Tensor, ...]
 """h, or h and c of an LSTM."""

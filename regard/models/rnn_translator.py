@@ -19,13 +19,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.attention.kv_cache import Memory
+from regard.config.validation import positive
 from regard.errors import UserError
 from regard.layers import MultiHead, TwoWay
 from regard.layers.dropout import Dropout
-from regard.memory import Memory
-from regard.models.output import pick
+from regard.models.classifier_output import pick
 from regard.models.rnn_decoders import DECODERS, State
-from regard.sizes import positive
 
 
 @dataclass(frozen=True)

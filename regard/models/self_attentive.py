@@ -16,12 +16,12 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from regard.attention.masks import Mask
+from regard.attention.token_positions import Places
 from regard.errors import UserError
 from regard.layers import Pool, TwoWay, redundancy
 from regard.layers.dropout import Dropout
-from regard.masks import Mask
-from regard.models.output import Classified
-from regard.places import Places
+from regard.models.classifier_output import Classified
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ Where things stand comes in by a trained bias on the scores, one table for all l
 `decoder_positions`). `gated` is the feed-forward net of T5 1.1 (Shazeer 2020).
 
 T5 does not divide its scores by sqrt(d_k) but starts W_Q smaller by it. Here the scores are divided as everywhere, so
-W_Q is larger by sqrt(d_k): the same function (`regard.convert.t5` multiplies on the way in and divides on the way out).
+W_Q is larger by sqrt(d_k): the same function (`regard.hub.hf_t5` multiplies on the way in and divides on the way out).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.attention.kv_cache import Memory, after
+from regard.attention.masks import Mask
+from regard.attention.mechanisms.mechanism import Packed
+from regard.attention.positions import Positions
+from regard.attention.positions.t5_bias import T5Bias
 from regard.layers import DecoderBlock, EncoderBlock, FeedForward, MultiHead, PreNorm
-from regard.layers.blocks import step_through
 from regard.layers.dropout import Dropout
-from regard.layers.gated import GatedFeedForward
-from regard.layers.stack import Stack
-from regard.masks import Mask
-from regard.mechanisms.base import Packed
-from regard.memory import Memory, after
-from regard.positions import Positions
-from regard.positions.t5 import T5Bias
+from regard.layers.gated_feed_forward import GatedFeedForward
+from regard.layers.transformer_blocks import step_through
+from regard.layers.typed_module_list import Stack
 
 NORM = partial(nn.RMSNorm, eps=1e-6)
 

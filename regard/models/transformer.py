@@ -18,17 +18,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard import named, positions
+from regard.attention import positions
+from regard.attention.kv_cache import Memory, after
+from regard.attention.masks import Mask
+from regard.attention.mechanisms import MECHANISMS
+from regard.attention.positions import Positions
+from regard.attention.token_positions import At
+from regard.config import specs
 from regard.layers import DecoderBlock, EncoderBlock, FeedForward, MultiHead, PostNorm, PreNorm
-from regard.layers.blocks import step_through
 from regard.layers.dropout import Dropout
-from regard.layers.stack import Stack
-from regard.masks import Mask
-from regard.mechanisms import MECHANISMS
-from regard.memory import Memory, after
-from regard.models.output import pick
-from regard.places import At
-from regard.positions import Positions
+from regard.layers.transformer_blocks import step_through
+from regard.layers.typed_module_list import Stack
+from regard.models.classifier_output import pick
 
 RESIDUALS = {"pre": PreNorm, "post": PostNorm}
 LAST_NORMS = {"pre": nn.LayerNorm, "post": nn.Identity}
@@ -61,7 +62,7 @@ class Transformer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.config = c = config
-        self.residual = named.find("norm", c.norm, RESIDUALS)
+        self.residual = specs.find("norm", c.norm, RESIDUALS)
         self.scale = c.dim**0.5
         self.embed = nn.Embedding(c.vocab, c.dim)
         self.bias = nn.Parameter(torch.zeros(c.vocab))
@@ -136,7 +137,7 @@ class Transformer(nn.Module):
 
     def _decoder_block(self) -> DecoderBlock:
         c, inside = self.config, self.positions if self.positions.inside else None
-        crosses = named.find("mechanism", named.parse(c.mechanism)[0], MECHANISMS).cross
+        crosses = specs.find("mechanism", specs.parse(c.mechanism)[0], MECHANISMS).cross
         own, source = self._attention(c.mechanism, inside), self._attention(c.mechanism if crosses else "dot", None)
         return DecoderBlock(own, source, self._feed(), residual=self.residual, dropout=c.dropout)
 

@@ -23,10 +23,10 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import BaseModel, Field
 
 from regard.errors import UserError, nearest
-from regard.serve.guard import Guard
+from regard.pages.assets import document
+from regard.serve.auth import Guard
 from regard.serve.limits import Limits
-from regard.serve.models import Busy, Crew, Died, Late
-from regard.viewer.assets import document
+from regard.serve.worker_pool import Busy, Crew, Died, Late
 
 TEMPLATES = Path(__file__).parent / "templates"
 

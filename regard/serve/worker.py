@@ -9,7 +9,7 @@ import traceback
 from typing import Any, BinaryIO
 
 from regard.errors import UserError
-from regard.serve import frames
+from regard.serve import message_frames
 
 PICTURED = ("images", "caption")
 """Runs that take the name of a file where others take a text: whoever asks would read the files of this machine."""
@@ -21,8 +21,8 @@ def main(folder: str) -> int:
     os.dup2(2, 1)
     sys.stdout = sys.stderr
     try:
-        from regard.opening import opened
-        from regard.serve.answers import looked, predictions
+        from regard.hub.load_any import opened
+        from regard.serve.predictions import looked, predictions
 
         model = opened(folder)
         if getattr(model, "settings", None) is not None and model.settings.task in PICTURED:
@@ -32,7 +32,7 @@ def main(folder: str) -> int:
         return 2
     task = "imported" if not hasattr(model, "settings") else model.settings.task
     _send(out, {"ready": True, "verbs": list(model.verbs), "task": task})
-    while (asked := frames.read(sys.stdin.buffer)) is not None:
+    while (asked := message_frames.read(sys.stdin.buffer)) is not None:
         try:
             if asked["verb"] == "predict":
                 answer: Any = predictions(model, asked["texts"])
@@ -48,7 +48,7 @@ def main(folder: str) -> int:
 
 
 def _send(out: BinaryIO, message: Any) -> None:
-    data = memoryview(frames.pack(message))
+    data = memoryview(message_frames.pack(message))
     while len(data):
         data = data[out.write(data) or 0 :]
 

@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from regard.attention.mechanisms.mechanism import Mechanism
 from regard.errors import UserError, nearest
-from regard.mechanisms.base import Mechanism
-from regard.testing import invisible, looking, numbers, steps, weights
-from regard.testing.case import KEYS, QUERIES, Case, Formula, cases, in_one_thread
-from regard.testing.models import MODEL_CHECKS, check_model
-from regard.testing.numbers import ONCE
-from regard.testing.positions import POSITION_CHECKS, check_positions
+from regard.testing import attention_weights, hooks, incremental, masking, numerics
+from regard.testing.mechanism_case import KEYS, QUERIES, Case, Formula, cases, in_one_thread
+from regard.testing.model_contract import MODEL_CHECKS, check_model
+from regard.testing.numerics import ONCE
+from regard.testing.position_contract import POSITION_CHECKS, check_positions
 
 CHECKS: dict[str, Callable[[Case], None]] = {
     name: in_one_thread(check)
-    for group in (numbers, weights, invisible, looking, steps)
+    for group in (numerics, attention_weights, masking, hooks, incremental)
     for name, check in group.CHECKS.items()
 }
 

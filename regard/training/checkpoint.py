@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import UserError
-from regard.training import atomic
+from regard.training import atomic_write
 
 KEEP = 2
 _MANIFEST = "manifest.json"
@@ -59,16 +59,16 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
         "state.json": _json({**checkpoint.state, "optimizers": scalars}),
     }
     try:
-        with atomic.room(final.parent, sum(map(len, files.values()))):
+        with atomic_write.room(final.parent, sum(map(len, files.values()))):
             shutil.rmtree(tmp, ignore_errors=True)
             tmp.mkdir(parents=True)
-            manifest = {name: atomic.write(tmp / name, content) for name, content in files.items()}
-            atomic.write(tmp / _MANIFEST, _json(manifest))
-            atomic.sync_folder(tmp)
+            manifest = {name: atomic_write.write(tmp / name, content) for name, content in files.items()}
+            atomic_write.write(tmp / _MANIFEST, _json(manifest))
+            atomic_write.sync_folder(tmp)
             if final.exists():  # written again after falling back to an older one
                 shutil.rmtree(final)
             os.rename(tmp, final)
-            atomic.sync_folder(final.parent)
+            atomic_write.sync_folder(final.parent)
     except BaseException:
         shutil.rmtree(tmp, ignore_errors=True)
         raise
@@ -100,7 +100,7 @@ def flaw(path: Path) -> str | None:
                 return f"{name} is missing"
             if file.stat().st_size != wanted["size"]:
                 return f"{name} has {file.stat().st_size} bytes, not {wanted['size']}"
-            if atomic.digest(file) != wanted["sha256"]:
+            if atomic_write.digest(file) != wanted["sha256"]:
                 return f"{name} was changed"
         if "state.json" not in manifest:
             return "the manifest names no state.json"
@@ -157,7 +157,7 @@ def unique(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def save_weights(path: Path, state: Mapping[str, Tensor]) -> None:
     """Write weights as safetensors in the place of those that are there."""
-    atomic.replace(path, to_bytes(unique(state)))
+    atomic_write.replace(path, to_bytes(unique(state)))
 
 
 def load_weights(model: nn.Module, weights: Path | Mapping[str, Tensor]) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 from lightning_fabric import Fabric
 
+from regard.config.settings import LENGTHS, TrainSettings
 from regard.errors import UserError, nearest
-from regard.settings import LENGTHS, TrainSettings
 from regard.training import optim, precision
 
 

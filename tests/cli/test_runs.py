@@ -14,8 +14,8 @@ import pytest
 from conftest import write_reviews
 
 import regard
-from regard.mechanisms import MECHANISMS
-from regard.runs import look
+from regard.attention.mechanisms import MECHANISMS
+from regard.tasks.classify import look
 
 TRAIN = "train classify reviews.csv --steps 2 --quiet"
 QUIET = {"progress": False, "say": lambda line: None}
@@ -205,7 +205,7 @@ def test_half_a_character_in_json_lines(cli, trained, tmp_path):
 
 def test_a_mechanism_of_the_users_own_is_used_after_training(cli, tmp_path):
     (tmp_path / "mine.py").write_text(
-        "from regard.mechanisms.dot import DotMechanism\n\n\nclass Mine(DotMechanism):\n    name = 'my_own'\n"
+        "from regard.attention.mechanisms.dot import DotMechanism\n\n\nclass Mine(DotMechanism):\n    name = 'my_own'\n"
     )
 
     def as_a_new_process(*words: str) -> int:

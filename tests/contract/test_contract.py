@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from regard.attention.mechanisms import MECHANISMS
+from regard.attention.positions import POSITIONS
 from regard.errors import UserError
-from regard.mechanisms import MECHANISMS
-from regard.positions import POSITIONS
 from regard.testing import CHECKS, ONCE, POSITION_CHECKS, Case, cases, check_mechanism
-from regard.testing.positions import builder
+from regard.testing.position_contract import builder
 
 # Options and lengths that change how a mechanism computes: a band narrower than the sequence, and one long enough to be
 # cut into blocks; distances that are clipped; keys of another width than values.

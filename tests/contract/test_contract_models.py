@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from regard.attention.mechanisms import MECHANISMS
 from regard.layers import MultiHead, Pool
-from regard.mechanisms import MECHANISMS
-from regard.models import bert, encoder, gpt, han, marian, t5, transformer
+from regard.models import bert, gpt, han, marian, t5, transformer, transformer_classifier
 from regard.testing import check_model
 
 VOCAB, CLASSES = 31, 3
@@ -38,7 +38,7 @@ def test_han_keeps_the_contract():
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_encoder_keeps_the_contract(mechanism: str):
-    config = encoder.Config(dim=42, layers=2, heads=3, hidden=29, mechanism=mechanism)
+    config = transformer_classifier.Config(dim=42, layers=2, heads=3, hidden=29, mechanism=mechanism)
     check_model(config.build(VOCAB, CLASSES), *batch())
 
 

@@ -12,17 +12,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.cost import Cost
-from regard.layers import multihead
-from regard.layers.multihead import MultiHead
-from regard.masks import Mask
-from regard.mechanisms.base import Mechanism, Packed
-from regard.mechanisms.dot import DotMechanism
-from regard.memory import Memory
-from regard.places import At, Places, indices
-from regard.seam import Dot, Scores
-from regard.testing import CHECKS, Case, check_mechanism, looking
-from regard.testing.formulas import dot
+from regard.attention.cost import Cost
+from regard.attention.kv_cache import Memory
+from regard.attention.masks import Mask
+from regard.attention.mechanisms.dot import DotMechanism
+from regard.attention.mechanisms.mechanism import Mechanism, Packed
+from regard.attention.scores import Dot, Scores
+from regard.attention.token_positions import At, Places, indices
+from regard.layers import multi_head_attention
+from regard.layers.multi_head_attention import MultiHead
+from regard.testing import CHECKS, Case, check_mechanism, hooks
+from regard.testing.reference_formulas import dot
 
 
 @dataclass(frozen=True)
@@ -413,13 +413,13 @@ def fails(check: str, positions: str = "none") -> bool:
 
 
 def test_a_layer_that_ignores_the_offset_of_steps_is_found(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(multihead, "after", lambda past, new: range(new))
+    monkeypatch.setattr(multi_head_attention, "after", lambda past, new: range(new))
     assert fails("steps")
     assert fails("steps", "rotary")
 
 
 def test_a_layer_that_lets_padding_through_is_found(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(multihead, "_without_padding", lambda x, real: x)
+    monkeypatch.setattr(multi_head_attention, "_without_padding", lambda x, real: x)
     assert fails("padding is invisible")
 
 
@@ -450,7 +450,7 @@ def test_a_memory_that_picks_no_rows_is_found(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_recording_that_leaves_its_hook_is_found(monkeypatch: pytest.MonkeyPatch):
-    record = looking.record
+    record = hooks.record
 
     @contextmanager
     def leaky(model: nn.Module):
@@ -458,13 +458,13 @@ def test_a_recording_that_leaves_its_hook_is_found(monkeypatch: pytest.MonkeyPat
             yield recording
         next(m for m in model.modules()).register_forward_hook(lambda *_: None)
 
-    monkeypatch.setattr(looking, "record", leaky)
+    monkeypatch.setattr(hooks, "record", leaky)
     assert fails("nothing is left")
     assert not fails("recorded is read")
 
 
 def test_a_recording_that_leaves_dropout_on_is_found(monkeypatch: pytest.MonkeyPatch):
-    record = looking.record
+    record = hooks.record
 
     @contextmanager
     def lively(model: nn.Module):
@@ -472,12 +472,12 @@ def test_a_recording_that_leaves_dropout_on_is_found(monkeypatch: pytest.MonkeyP
             model.train()
             yield recording
 
-    monkeypatch.setattr(looking, "record", lively)
+    monkeypatch.setattr(hooks, "record", lively)
     assert fails("dropout is off while recording")
 
 
 def test_an_edit_that_outlives_its_block_is_found(monkeypatch: pytest.MonkeyPatch):
-    edit, kept = looking.edit, []
+    edit, kept = hooks.edit, []
 
     @contextmanager
     def lasting(model: nn.Module, site: str, change: Any):
@@ -486,7 +486,7 @@ def test_an_edit_that_outlives_its_block_is_found(monkeypatch: pytest.MonkeyPatc
         kept.append(edit(model, site, change))  # what nobody holds would be closed at once
         kept[-1].__enter__()
 
-    monkeypatch.setattr(looking, "edit", lasting)
+    monkeypatch.setattr(hooks, "edit", lasting)
     assert fails("nothing is left")
     for one in reversed(kept):
         one.__exit__(None, None, None)

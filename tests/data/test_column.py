@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.data import pieces, tokenizer
-from regard.data.column import Column, column
+from regard.data import chunks, tokenizer
 from regard.data.corpus import build
+from regard.data.text_column import Column, column
 from regard.errors import UserError
 
 ROWS = [("good", 'a fine film, "truly"'), ("bad", "two\nlines  here"), ("good", "three")]
@@ -25,15 +25,15 @@ def table(tmp_path) -> Path:
     return file
 
 
-def text_of(found: list[pieces.File]) -> str:
-    return b"".join(block.data for file in found for block in pieces.blocks(file, "line")).decode()
+def text_of(found: list[chunks.File]) -> str:
+    return b"".join(block.data for file in found for block in chunks.blocks(file, "line")).decode()
 
 
 def test_the_texts_of_a_table_are_lines_and_nothing_else_is_read(table):
-    found, notes = pieces.find(f"{table}:review")
+    found, notes = chunks.find(f"{table}:review")
     assert text_of(found) == 'a fine film, "truly"\ntwo lines  here\nthree\n'
     assert notes == []
-    found, notes = pieces.find(table)
+    found, notes = chunks.find(table)
     assert text_of(found).endswith("three\n")
     assert notes == ["reviews.csv: text column not named: took 'review'"]
 
@@ -46,9 +46,9 @@ def test_lines_with_labels_and_tables_without_a_header(tmp_path, zipped):
     end = ".gz" if zipped else ""
     write("questions.txt", "5 When was it ?\n3 Who was it ?\n")
     write("reviews.tsv", "0\t7\tA film.\n1\t9\tAnother.\n")
-    found, _ = pieces.find([tmp_path / f"questions.txt{end}:text", f"{tmp_path}/reviews.tsv{end}:2"])
+    found, _ = chunks.find([tmp_path / f"questions.txt{end}:text", f"{tmp_path}/reviews.tsv{end}:2"])
     assert text_of(found) == "When was it ?\nWho was it ?\nA film.\nAnother.\n"
-    assert text_of(pieces.find(tmp_path / f"questions.txt{end}")[0]).startswith("5 When")
+    assert text_of(chunks.find(tmp_path / f"questions.txt{end}")[0]).startswith("5 When")
 
 
 def test_a_file_that_has_a_colon_in_its_name_is_that_file(tmp_path):
@@ -56,7 +56,7 @@ def test_a_file_that_has_a_colon_in_its_name_is_that_file(tmp_path):
     (tmp_path / "notes.txt:text").write_text("unknown ending")
     (tmp_path / "a:b.txt").write_text("text")
     assert column(tmp_path / "notes.txt:text") is None
-    assert text_of(pieces.find(tmp_path / "a:b.txt")[0]) == "text"
+    assert text_of(chunks.find(tmp_path / "a:b.txt")[0]) == "text"
 
 
 def test_what_cannot_be_meant_is_said(table, tmp_path):
@@ -66,13 +66,13 @@ def test_what_cannot_be_meant_is_said(table, tmp_path):
         (f"{table.parent}/x.pdf:text", "no such file"),
     ):
         with pytest.raises(UserError, match=said):
-            pieces.find(name)
+            chunks.find(name)
     (tmp_path / "q.txt").write_text("5 When ?\n")
     with pytest.raises(UserError, match=r"say q\.txt:text"):
-        pieces.find(tmp_path / "q.txt:question")
+        chunks.find(tmp_path / "q.txt:question")
     (tmp_path / "x.pdf").write_text("")
     with pytest.raises(UserError, match=r"column of a table, such as reviews\.csv:review"):
-        pieces.find(tmp_path / "x.pdf")
+        chunks.find(tmp_path / "x.pdf")
 
 
 @pytest.mark.parametrize("documents", ["file", "blank", "line"])

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from regard.data import contexts
-from regard.data.sentences import split
+from regard.data.sentence_split import split
+from regard.data.synthetic import contexts
 from regard.errors import UserError
 
 

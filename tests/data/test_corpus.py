@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.data import chunks, encode_ids, tokenize_corpus
 from regard.data import corpus as corpus_module
-from regard.data import encode, pieces, tokenise
 from regard.data import tokenizer as tokenizers
 from regard.data.corpus import Corpus, build
 from regard.data.tokenizer import EOS, KINDS, Tokenizer
@@ -58,9 +58,9 @@ def all_of(corpus: Corpus) -> list[int]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks, pieces and shards so small that a short text has many."""
-    monkeypatch.setattr(pieces.blocks, "__defaults__", ("file", 40, 0, True))
-    monkeypatch.setattr(encode, "PIECE", 16)
-    monkeypatch.setattr(tokenise, "SHARD", 25)
+    monkeypatch.setattr(chunks.blocks, "__defaults__", ("file", 40, 0, True))
+    monkeypatch.setattr(encode_ids, "PIECE", 16)
+    monkeypatch.setattr(tokenize_corpus, "SHARD", 25)
 
 
 # Cuts
@@ -70,7 +70,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(text=TEXT, size=st.integers(1, 12))
 @settings(max_examples=300, deadline=None)
 def test_pieces_have_the_tokens_of_the_whole(kind, text, size):
-    parts = [part.decode() for part in pieces.cut(text.encode(), size)]
+    parts = [part.decode() for part in chunks.cut(text.encode(), size)]
     assert "".join(parts) == text
     tokenizer = trained(kind)
     assert [i for part in parts for i in whole(tokenizer, part)] == whole(tokenizer, text)
@@ -84,7 +84,7 @@ def test_a_cut_is_right_between_any_two_characters(kind):
     every = [chr(c) for c in (*range(0x3100), *range(0x3100, 0xD800, 97), *range(0xE000, 0x30000, 97))]
     for c in every:
         for text in (f"a{c} {c}b", f"a{c}\n{c}b", f"!{c} b", f"a{c}\r\n{c}b"):
-            parts = [part.decode() for part in pieces.cut(text.encode(), 1)]
+            parts = [part.decode() for part in chunks.cut(text.encode(), 1)]
             if len(parts) > 1:
                 assert [word for part in parts for word in words(tokenizer, part)] == words(tokenizer, text), repr(text)
                 checked += 1
@@ -93,8 +93,8 @@ def test_a_cut_is_right_between_any_two_characters(kind):
 
 def test_pieces_are_small_in_ordinary_text():
     data = (STORY * 100).encode()
-    assert max(map(len, pieces.cut(data, 100))) < 150
-    assert b"".join(pieces.cut(data, 100)) == data
+    assert max(map(len, chunks.cut(data, 100))) < 150
+    assert b"".join(chunks.cut(data, 100)) == data
 
 
 def _documents(text: str, documents: str) -> list[str]:
@@ -113,24 +113,24 @@ def _documents(text: str, documents: str) -> list[str]:
     return ["\n".join(group).rstrip(" \t\r\n\x0b\x0c") for group in found if group]
 
 
-@pytest.mark.parametrize("documents", pieces.DOCUMENTS)
+@pytest.mark.parametrize("documents", chunks.DOCUMENTS)
 @given(text=TEXT, size=st.integers(1, 30), resumed=st.integers(0, 20))
 @settings(max_examples=300, deadline=None)
 def test_documents_do_not_depend_on_blocks(tmp_path_factory, documents, text, size, resumed):
     file = tmp_path_factory.getbasetemp() / "text.txt"
     file.write_bytes(text.encode())
-    blocks = list(pieces.blocks(file, documents, size))
+    blocks = list(chunks.blocks(file, documents, size))
     plain = text.removeprefix("\ufeff")
     assert b"".join(b.data for b in blocks) == plain.encode()
     found, open_ = [], False
     for block in blocks:
-        for data, ended in pieces.texts(block, documents):
+        for data, ended in chunks.texts(block, documents):
             found[len(found) - open_ :] = [(found[-1] if open_ else "") + data.decode()]
             open_ = not ended
     assert found == _documents(plain, documents)
     if resumed < len(blocks) - 1:
         last = blocks[resumed]
-        again = list(pieces.blocks(file, documents, size, last.offset + len(last.data), last.ends))
+        again = list(chunks.blocks(file, documents, size, last.offset + len(last.data), last.ends))
         assert again == blocks[resumed + 1 :]
 
 
@@ -143,7 +143,7 @@ def test_characters_by_table_are_the_librarys(text):
 # Building
 
 
-@pytest.mark.parametrize("documents", pieces.DOCUMENTS)
+@pytest.mark.parametrize("documents", chunks.DOCUMENTS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_built_in_small_blocks_as_in_one(tmp_path, small, kind, documents, workers):
@@ -178,15 +178,15 @@ def _blocks_counted(
 ) -> list[int]:
     """Counts the blocks that are encoded, and stops after so many."""
     seen: list[int] = []
-    plain = encode.Encoder.__call__
+    plain = encode_ids.Encoder.__call__
 
-    def counted(self: encode.Encoder, block: pieces.Block) -> encode.Encoded:
+    def counted(self: encode_ids.Encoder, block: chunks.Block) -> encode_ids.Encoded:
         seen.append(block.offset)
         if stop is not None and len(seen) > stop:
             raise how
         return plain(self, block)
 
-    monkeypatch.setattr(encode.Encoder, "__call__", counted)
+    monkeypatch.setattr(encode_ids.Encoder, "__call__", counted)
     return seen
 
 
@@ -203,7 +203,7 @@ def book(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("documents", pieces.DOCUMENTS)
+@pytest.mark.parametrize("documents", chunks.DOCUMENTS)
 @pytest.mark.parametrize("stop", [0, 3, 9, 14])
 @pytest.mark.parametrize("how", [KeyboardInterrupt, MemoryError])
 def test_a_stopped_build_goes_on(book, small, monkeypatch, stop, documents, how):
@@ -326,14 +326,14 @@ def test_a_date_is_trusted_only_when_it_is_old(book):
 
 
 def test_text_that_changes_meanwhile_is_an_error(book, monkeypatch):
-    plain = encode.Encoder.__call__
+    plain = encode_ids.Encoder.__call__
 
-    def changing(self: encode.Encoder, block: pieces.Block) -> encode.Encoded:
+    def changing(self: encode_ids.Encoder, block: chunks.Block) -> encode_ids.Encoded:
         with open(book / "in" / "a.txt", "ab") as file:
             file.write(b"more")
         return plain(self, block)
 
-    monkeypatch.setattr(encode.Encoder, "__call__", changing)
+    monkeypatch.setattr(encode_ids.Encoder, "__call__", changing)
     with pytest.raises(UserError, match="changed while"):
         _build(book)
 
@@ -414,7 +414,7 @@ def test_folders_are_read_by_name_and_files_once(tmp_path):
     for name in ("b/2.txt", "b/1.MD", "a.txt", ".hidden/x.txt", "b/.y.txt", "picture.png"):
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "in" / name).write_text(name)
-    found, notes = pieces.find([tmp_path / "in", tmp_path / "in" / "a.txt"])
+    found, notes = chunks.find([tmp_path / "in", tmp_path / "in" / "a.txt"])
     assert [f.relative_to(tmp_path / "in").as_posix() for f in found] == ["a.txt", "b/1.MD", "b/2.txt"]
     assert len(notes) == 2
     assert "1 files" in notes[0]
@@ -436,9 +436,9 @@ def sharded(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     folder = tmp_path_factory.mktemp("sharded")
     (folder / "a.txt").write_text(STORY * 7)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieces.blocks, "__defaults__", ("file", 40, 0, True))
-        patch.setattr(encode, "PIECE", 16)
-        patch.setattr(tokenise, "SHARD", 30)
+        patch.setattr(chunks.blocks, "__defaults__", ("file", 40, 0, True))
+        patch.setattr(encode_ids, "PIECE", 16)
+        patch.setattr(tokenize_corpus, "SHARD", 30)
         return build(folder / "a.txt", trained("bpe"), folder / "out", documents="blank", progress=False)
 
 
@@ -513,7 +513,7 @@ def test_reading_holds_little(tmp_path, monkeypatch):
     about = json.loads((tmp_path / "out" / "corpus.json").read_text())
     ids = np.arange(32 << 20, dtype="<u2")
     arrays = {"tokens": ids, "documents": np.zeros(1, np.int64), "marks": np.array([[len(ids), 1, 1]])}
-    tokenise.shards.write(tmp_path / "out" / about["shards"][0], arrays, {"fingerprint": about["fingerprint"]})
+    tokenize_corpus.shards.write(tmp_path / "out" / about["shards"][0], arrays, {"fingerprint": about["fingerprint"]})
     monkeypatch.setattr(corpus_module, "HELD", 8 << 20)
 
     def file_pages() -> int:
@@ -534,7 +534,7 @@ def test_reading_holds_little(tmp_path, monkeypatch):
 
 
 def test_progress_is_said_where_there_is_no_terminal(book, small, monkeypatch):
-    monkeypatch.setattr(tokenise, "PLAIN_SECONDS", 0.0)
+    monkeypatch.setattr(tokenize_corpus, "PLAIN_SECONDS", 0.0)
     said: list[str] = []
     build(book / "in", trained("bpe"), book / "out", say=said.append)
     assert len(said) > 5

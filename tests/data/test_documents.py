@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from regard.data.documents import encode
-from regard.data.sentences import split
+from regard.data.sentence_split import split
 from regard.data.tokenizer import KINDS, UNK, train
 from regard.errors import UserError
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from regard.data.labels import class_weights, memberships, numbers, parted, rarest, separator, unbalanced
-from regard.data.read import read
+from regard.data.read_table import read
 from regard.errors import UserError
 
 NAMES = ["a", "b", "c"]

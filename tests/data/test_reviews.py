@@ -5,8 +5,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from regard.data.reviews import ADJECTIVES, DOMAINS, NOUNS, VERBS, generate
-from regard.data.sentences import split
+from regard.data.sentence_split import split
+from regard.data.synthetic.reviews import ADJECTIVES, DOMAINS, NOUNS, VERBS, generate
 from regard.errors import UserError
 
 REVIEWS = generate(5000, 0)

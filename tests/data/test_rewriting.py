@@ -8,8 +8,8 @@ import pytest
 
 from regard.data import tokenizer
 from regard.data.facts import Book, Questions
-from regard.data.reading import page, places
-from regard.data.rewriting import Mix, Rewriter, encode_names, prompts, runs, strangers
+from regard.data.paraphrase import Mix, Rewriter, encode_names, prompts, runs, strangers
+from regard.data.qa_pages import page, places
 from regard.data.tokenizer import BOS, EOS, MASK, SEP, UNK
 from regard.errors import UserError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from regard.data.scenes import COLOURS, RELATIONS, SHAPES, apart, generate, things
+from regard.data.synthetic.scenes import COLOURS, RELATIONS, SHAPES, apart, generate, things
 from regard.errors import UserError
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from regard.data.sentences import split
+from regard.data.sentence_split import split
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 
@@ -122,7 +122,7 @@ def test_time_is_linear(unit):
 @pytest.mark.data
 @pytest.mark.skipif(not SHARED.is_dir(), reason="../shared/data is absent")
 def test_imdb_has_sentences_of_a_usual_size():
-    from regard.data.read import read
+    from regard.data.read_table import read
 
     texts = read(SHARED / "imdb" / "train.tsv.gz", text="3", label="0").texts[::10]
     counts = [len(split(text)) for text in texts]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.split import duplicates, split
+from regard.data.train_valid_split import duplicates, split
 from regard.errors import UserError
 
 

@@ -5,12 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
-from regard.data import pairs, tokenizer
-from regard.data.subwords import cut
+from regard.data import parallel_text, tokenizer
+from regard.data.bpe_dropout import cut
 from regard.data.tokenizer import EOS
 from regard.errors import UserError
 
-TEXTS = pairs.Texts(
+TEXTS = parallel_text.Texts(
     ["two young men are outside near bushes", "a little girl climbs into a playhouse", "two men"] * 3,
     ["zwei junge Männer sind im Freien", "ein kleines Mädchen klettert", "zwei Männer"] * 3,
     [],
@@ -24,36 +24,40 @@ def words():
 
 
 def said(words, ids, starts):
-    return [pairs.text_of(ids[a:b].tolist(), words) for a, b in itertools.pairwise(starts)]
+    return [parallel_text.text_of(ids[a:b].tolist(), words) for a, b in itertools.pairwise(starts)]
 
 
 def test_no_dropout_cuts_as_the_tokenizer_does(words):
-    plain, again = pairs.encode(TEXTS, words), pairs.recut(TEXTS, words, 99, 0.0, 0)(3)
+    plain, again = parallel_text.encode(TEXTS, words), parallel_text.recut(TEXTS, words, 99, 0.0, 0)(3)
     for name in ("source", "source_starts", "target", "target_starts"):
         assert np.array_equal(getattr(plain, name), getattr(again, name))
 
 
 def test_all_left_out_leaves_single_bytes(words):
-    found = pairs.recut(TEXTS, words, 99, 1.0, 0)(0)
+    found = parallel_text.recut(TEXTS, words, 99, 1.0, 0)(0)
     assert found.source_lengths[0] == len(" " + TEXTS.sources[0]) + 1
     assert found.target[found.target_starts[1] - 1] == EOS
 
 
 def test_each_epoch_says_the_same_text_in_other_pieces(words):
-    draw = pairs.recut(TEXTS, words, 99, 0.3, 0)
+    draw = parallel_text.recut(TEXTS, words, 99, 0.3, 0)
     first, second = draw(0), draw(1)
     assert not np.array_equal(first.source, second.source)
     for found in (first, second):
         assert said(words, found.source, found.source_starts) == TEXTS.sources
         assert said(words, found.target, found.target_starts) == TEXTS.targets
-    again = pairs.recut(TEXTS, words, 99, 0.3, 0)(1)
+    again = parallel_text.recut(TEXTS, words, 99, 0.3, 0)(1)
     assert np.array_equal(second.source, again.source)
     assert np.array_equal(second.target, again.target)
 
 
 def test_pairs_that_are_too_long_are_left_out_as_without_it(words):
-    most = int(pairs.encode(TEXTS, words).source_lengths[2]) - 1
-    assert len(pairs.recut(TEXTS, words, most, 0.5, 0)(0)) == len(pairs.encode(TEXTS, words, max_tokens=most)) == 3
+    most = int(parallel_text.encode(TEXTS, words).source_lengths[2]) - 1
+    assert (
+        len(parallel_text.recut(TEXTS, words, most, 0.5, 0)(0))
+        == len(parallel_text.encode(TEXTS, words, max_tokens=most))
+        == 3
+    )
 
 
 def test_by_hand():

@@ -103,7 +103,7 @@ def test_batch_equals_one_by_one_and_survives_saving(kind, tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_is_deterministic_across_processes(kind):
     code = (
-        "import hashlib; from regard.data.tokenizer import train; from regard.data.reviews import generate;"
+        "import hashlib; from regard.data.tokenizer import train; from regard.data.synthetic.reviews import generate;"
         f"t = train([r.text for r in generate(300, 1)], {kind!r}, 500);"
         "print(hashlib.sha256(t.core.to_str().encode()).hexdigest())"
     )

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from regard.data.written import LOCALES, generate
+from regard.data.synthetic.aligned_pairs import LOCALES, generate
 from regard.errors import UserError
 
 pytest.importorskip("babel")

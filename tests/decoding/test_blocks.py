@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.decoding.blocks import gelu, prepare
-from regard.decoding.cache import Cache
-from regard.memory import Memory
+from regard.attention.kv_cache import Memory
+from regard.decoding.inplace_kv_cache import Cache
+from regard.decoding.optimized_blocks import gelu, prepare
 from regard.models import gpt, marian, t5, transformer
 
 VOCAB, B, M = 31, 3, 7
@@ -111,7 +111,7 @@ def test_other_kinds_of_blocks_are_left_to_themselves():
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 @torch.inference_mode()
 def test_a_prepared_map_is_the_map(precision: str):
-    from regard.decoding.linears import linear
+    from regard.decoding.quantized_linear import linear
 
     layer = nn.Linear(45, 37)
     x = torch.randn(3, 45)

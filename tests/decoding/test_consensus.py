@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regard.decoding.consensus import Consensus, choose
+from regard.decoding.mbr import Consensus, choose
 from regard.errors import UserError
 
 DOG = [[6, 7, 8, 9, 10], [6, 7, 8, 9, 11], [6, 7, 8, 9, 10, 12]]

@@ -10,15 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard import native
-from regard.decoding import Beam, Interpreter, walkers
-from regard.decoding.speakers import Prepared
-from regard.decoding.walkers import walker
+from regard import kernels
+from regard.decoding import Beam, Interpreter, causal_decoders
+from regard.decoding.causal_decoders import walker
+from regard.decoding.seq2seq_decoders import Prepared
 from regard.layers import FeedForward, MultiHead
 from regard.models import gpt, transformer
 
 pytestmark = pytest.mark.skipif(
-    native.kernels is None or not native.kernels.lanes(0), reason="no kernel for products on this machine"
+    kernels.kernels is None or not kernels.kernels.lanes(0), reason="no kernel for products on this machine"
 )
 
 SOURCES = [[7, 8, 9, 11, 12, 3], [10, 3], [13, 14, 15, 3]]
@@ -96,7 +96,7 @@ def test_other_parts_go_one_at_a_time():
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("precision", ["float16", "int8"])
 def test_weights_of_fewer_bits(norm: str, precision: str):
-    if precision == "int8" and not native.rounds(torch.zeros(1)):
+    if precision == "int8" and not kernels.rounds(torch.zeros(1)):
         pytest.skip("no kernel for eight bits on this processor")
     speaker = way(Interpreter(model(norm=norm, hidden=130), precision=precision))
     assert speaker.fused is not None
@@ -108,9 +108,9 @@ def test_the_plan_is_as_long_as_the_kernel_reads():
     """A field that is missing on one side shifts all behind it."""
     speaker = way(Interpreter(model()))
     assert speaker.fused is not None
-    room = native.kernels.block_room(speaker.fused.where[0], 3, 0, 1)  # type: ignore[union-attr]
+    room = kernels.kernels.block_room(speaker.fused.where[0], 3, 0, 1)  # type: ignore[union-attr]
     assert room == 3 * (3 * 44 + 44 + 3 * 44 + 44 + 29)
-    assert speaker.fused.plans.dtype.itemsize == native.kernels.PLAN  # type: ignore[union-attr]
+    assert speaker.fused.plans.dtype.itemsize == kernels.kernels.PLAN  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
@@ -127,7 +127,7 @@ def test_a_gpt(positions: str, precision: str, threads: int):
     try:
         for fused in (True, False):
             way = walker(made, precision=precision)
-            assert isinstance(way, walkers.Prepared)
+            assert isinstance(way, causal_decoders.Prepared)
             assert way.fused is not None
             way.fused = way.fused if fused else None
             with torch.inference_mode():
@@ -163,7 +163,7 @@ def test_a_copy_has_weights_of_its_own():
 
 def test_rows_of_another_width_are_refused():
     with pytest.raises(ValueError, match="wants rows of 40, and was given 3"):
-        native.Product(torch.zeros(2, 40), None)(torch.zeros(1, 3))
+        kernels.Product(torch.zeros(2, 40), None)(torch.zeros(1, 3))
 
 
 def test_a_part_that_still_learns_is_stilled():

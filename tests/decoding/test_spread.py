@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from regard.decoding import Beam, Interpreter
-from regard.decoding.spread import spread
-from regard.decoding.translate import LEAST, shared
+from regard.decoding.threads import spread
+from regard.decoding.translation import LEAST, shared
 from regard.models import transformer
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from regard.data import tokenizer
 from regard.data.tokenizer import EOS, MASK, UNK
-from regard.decoding.text import Speller
+from regard.decoding.text_stream import Speller
 
 TEXT = "The naïve café owner sold 7.5 crème brûlées — “très bon”, said Zoë… 猫が好き 😀👍🏽 and it!\nA new line. "
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from regard.decoding import GREEDY, Beam, Interpreter, Sampling
-from regard.decoding import beam as beams
-from regard.decoding.speakers import Prepared, Recurrent, Remembered
+from regard.decoding import beam_search as beams
+from regard.decoding.seq2seq_decoders import Prepared, Recurrent, Remembered
 from regard.errors import UserError
 from regard.inspect import record
 from regard.models import gpt, marian, rnn_translator, transformer

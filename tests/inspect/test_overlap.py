@@ -5,38 +5,40 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.inspect import explain, overlap, record
-from regard.inspect.maps import AttentionMap
+from regard.inspect import hop_overlap, record, token_attribution
+from regard.inspect.attention_maps import AttentionMap
 from regard.layers import MultiHead, Pool, redundancy
 
 
 def test_overlap_of_hops_that_are_known():
-    apart = overlap(torch.eye(3, 5))
+    apart = hop_overlap(torch.eye(3, 5))
     assert (apart.between, apart.own, apart.penalty) == (0.0, 1.0, 0.0)
-    alike = overlap(torch.full((4, 5), 0.2))
+    alike = hop_overlap(torch.full((4, 5), 0.2))
     assert alike.between == pytest.approx(0.2)
     assert alike.own == pytest.approx(0.2)
-    mixed = overlap(torch.tensor([[1.0, 0.0], [0.5, 0.5]]))
+    mixed = hop_overlap(torch.tensor([[1.0, 0.0], [0.5, 0.5]]))
     assert mixed.pairs.tolist() == [[1.0, 0.5], [0.5, 0.5]]
     assert mixed.between == 0.5
-    assert overlap(torch.tensor([[0.3, 0.7]])).between == 0.0
+    assert hop_overlap(torch.tensor([[0.3, 0.7]])).between == 0.0
 
 
 def test_the_penalty_is_that_of_training():
     weights = torch.randn(7, 11).softmax(-1)
-    assert overlap(weights).penalty == pytest.approx(redundancy(weights[None, None]).item(), rel=1e-5)
+    assert hop_overlap(weights).penalty == pytest.approx(redundancy(weights[None, None]).item(), rel=1e-5)
 
 
 def test_an_explanation_keeps_its_hops_and_its_levels():
     hops = torch.randn(1, 3, 6).softmax(-1)
-    spoken = explain([AttentionMap("pool.attend", hops, "hops", "tokens")])
+    spoken = token_attribution([AttentionMap("pool.attend", hops, "hops", "tokens")])
     assert spoken is not None
     assert spoken.hops is not None
     assert torch.equal(spoken.hops, hops[0])
     words = torch.zeros(1, 2, 5)
     words[0, 0, :2], words[0, 1, 2:] = torch.tensor([0.25, 0.75]), torch.tensor([0.5, 0.3, 0.2])
     top = torch.tensor([[[0.9, 0.1]]])
-    two = explain([AttentionMap("w", words, "sentences", "tokens"), AttentionMap("s", top, "document", "sentences")])
+    two = token_attribution(
+        [AttentionMap("w", words, "sentences", "tokens"), AttentionMap("s", top, "document", "sentences")]
+    )
     assert two is not None
     assert two.within is not None
     assert two.sentences is not None
@@ -53,7 +55,7 @@ def test_a_map_that_is_too_large_is_never_made(monkeypatch: pytest.MonkeyPatch):
     def run() -> None:
         net.pool(net.attention(x))
 
-    from regard.seam import Dot
+    from regard.attention.scores import Dot
 
     made, weights = [], Dot.weights
     monkeypatch.setattr(Dot, "weights", lambda self, mask=None: made.append(1) or weights(self, mask))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard import seam
+from regard.attention import scores
+from regard.attention.masks import Mask
+from regard.attention.token_positions import Places
 from regard.inspect import record
 from regard.layers import MultiHead
-from regard.masks import Mask
-from regard.places import Places
 
 
 @pytest.mark.parametrize("bias", [None, (1, 3, 11, 13), (2, 3, 1, 13)])
@@ -18,13 +18,13 @@ from regard.places import Places
 def test_in_parts_equals_whole(monkeypatch, bias, hidden, part):
     torch.manual_seed(0)
     given = None if bias is None else torch.randn(bias)
-    scores = seam.Dot(torch.randn(2, 3, 11, 5), torch.randn(2, 3, 13, 5), Places(range(11), range(13)), 0.4, given)
+    made = scores.Dot(torch.randn(2, 3, 11, 5), torch.randn(2, 3, 13, 5), Places(range(11), range(13)), 0.4, given)
     mask = Mask(keys=torch.rand(2, 13) > 0.3, causal=True) if hidden else None
-    whole = scores.weights(mask)
-    monkeypatch.setattr(seam, "PART", part)
-    assert torch.equal(scores.weights(mask), whole)  # with gradients it is one piece
+    whole = made.weights(mask)
+    monkeypatch.setattr(scores, "PART", part)
+    assert torch.equal(made.weights(mask), whole)  # with gradients it is one piece
     with torch.no_grad():
-        torch.testing.assert_close(scores.weights(mask), whole)
+        torch.testing.assert_close(made.weights(mask), whole)
 
 
 def test_recording_holds_the_maps_and_little_more():
@@ -52,4 +52,4 @@ def test_recording_holds_the_maps_and_little_more():
     plain, whole = peak(False), peak(True)
     maps = sum(call.weights.numel() * 4 for call in kept[0].calls)
     assert maps == 8 * 512 * 512 * 4
-    assert whole - maps <= plain + 3.5 * seam.PART * 4  # three pieces of a part, whatever the length
+    assert whole - maps <= plain + 3.5 * scores.PART * 4  # three pieces of a part, whatever the length

@@ -8,12 +8,12 @@ import json
 import pytest
 
 import regard
-from regard.data.reviews import generate
+from regard.data.synthetic.reviews import generate
 from regard.errors import UserError
+from regard.hub.load_any import opened
 from regard.inspect import ablate, edit
-from regard.opening import opened
-from regard.runs.heads import pruned, table
-from regard.runs.run import Run
+from regard.tasks.base_run import Run
+from regard.tasks.head_table import pruned, table
 
 FILES = {"classify": "reviews.csv", "language": "corpus.txt", "translate": "pairs.tsv"}
 QUIET = {"progress": False, "say": lambda line: None}

@@ -7,20 +7,20 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from regard.attention.token_positions import Grid
 from regard.decoding import Beam, Sampling
-from regard.decoding.describe import Describer
+from regard.decoding.caption_decoder import Describer
 from regard.errors import UserError
 from regard.inspect import record
-from regard.layers.eye import Eye
-from regard.models import caption_transformer, captioner
+from regard.layers.conv_backbone import Eye
+from regard.models import rnn_captioner, transformer_captioner
 from regard.models.image_classifier import Config as Seer
-from regard.places import Grid
-from regard.tasks.caption import collate, kept_maps, stacked, word_maps
+from regard.tasks.caption.objective import collate, kept_maps, stacked, word_maps
 
 SMALL = {"channels": (8, 12), "blocks": 1, "dim": 16, "dropout": 0.0}
 MODELS = {
-    "rnn": lambda **more: captioner.Config(**SMALL, hidden=14, **more),
-    "transformer": lambda **more: caption_transformer.Config(**SMALL, hidden=24, heads=2, **more),
+    "rnn": lambda **more: rnn_captioner.Config(**SMALL, hidden=14, **more),
+    "transformer": lambda **more: transformer_captioner.Config(**SMALL, hidden=24, heads=2, **more),
 }
 
 
@@ -74,7 +74,7 @@ def test_a_map_explains_the_word_said_from_the_state_it_entered(kind):
     with torch.no_grad():
         before = model(seen, ids)[0]
 
-    from regard.seam import Attend
+    from regard.attention.scores import Attend
 
     sites = [m for n, m in model.named_modules() if isinstance(m, Attend) and ("source" in n or kind == "rnn")]
     calls = {"n": 0}
@@ -173,7 +173,7 @@ def test_what_is_no_picture_is_an_error(shape):
 
 def test_what_cannot_look_at_a_picture_is_an_error():
     with pytest.raises(UserError, match="cannot look at a picture"):
-        captioner.Config(**SMALL, mechanism="synthesizer-dense").build(23)
+        rnn_captioner.Config(**SMALL, mechanism="synthesizer-dense").build(23)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_pictures_are_classified_with_spatial_self_attention(mechanism, position
 
 def test_a_picture_of_height_one_is_the_layer_on_a_sequence():
     """The blocks of sight over a grid of one row are those over a sequence."""
-    from regard.models.sight import Sight
+    from regard.models.image_encoder import Sight
 
     torch.manual_seed(0)
     sight = Sight((8,), 16, layers=2, heads=2, positions="rotary").eval()

@@ -8,14 +8,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.data.read import Table
+from regard.data.read_table import Table
 from regard.errors import UserError
-from regard.inspect import explain, maps, record
+from regard.inspect import attention_maps, record, token_attribution
 from regard.models import han, self_attentive
-from regard.models.committee import Committee
-from regard.runs.run import Run
-from regard.runs.start import train
-from regard.tasks.classify import Classify, DocumentBatch
+from regard.models.ensemble import Committee
+from regard.tasks.base_run import Run
+from regard.tasks.classify.objective import Classify, DocumentBatch
+from regard.tasks.train import train
 from regard.testing import check_model
 
 VOCAB, CLASSES = 31, 3
@@ -76,13 +76,13 @@ def test_the_picture_is_of_all_members():
     sizes = {"tokens": 11, "sentences": 3, "document": 1}
     with record(model) as recording:
         model(*batch())
-    found = explain(maps(recording, 0, sizes))
+    found = token_attribution(attention_maps(recording, 0, sizes))
     assert found is not None
     alone = []
     for member in model.members:
         with record(member) as recording:
             member(*batch())
-        one = explain(maps(recording, 0, sizes))
+        one = token_attribution(attention_maps(recording, 0, sizes))
         assert one is not None
         alone.append(one.tokens)
     torch.testing.assert_close(found.tokens, torch.stack(alone).mean(0))

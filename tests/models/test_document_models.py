@@ -13,13 +13,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.read import Table
+from regard.data.read_table import Table
 from regard.errors import UserError
-from regard.inspect import AttentionMap, attends, explain, maps, record
+from regard.inspect import AttentionMap, attends, attention_maps, record, token_attribution
 from regard.layers import redundancy
-from regard.models import bilstm, context_han, gated_cnn, han, kim_cnn, language_cnn, nb_svm, self_attentive
-from regard.runs.run import Run
-from regard.runs.start import train
+from regard.models import bilstm, context_han, gated_cnn, han, kim_cnn, nb_svm, self_attentive, strided_cnn
+from regard.tasks.base_run import Run
+from regard.tasks.train import train
 from regard.testing import check_model
 
 VOCAB, CLASSES = 31, 3
@@ -29,8 +29,8 @@ NETS = {
     "self-attentive, no penalty": self_attentive.Config(13, 7, 11, hops=3, penalty=0.0, features=5),
     "bilstm, last": bilstm.Config(13, 7, 2, pool="last"),
     "bilstm, attention": bilstm.Config(13, 7, pool="attention"),
-    "cnn": language_cnn.Config(13, layers=3),
-    "cnn, narrow": language_cnn.Config(13, layers=2, width=2),
+    "cnn": strided_cnn.Config(13, layers=3),
+    "cnn, narrow": strided_cnn.Config(13, layers=2, width=2),
     "kim-cnn": kim_cnn.Config(13, 7),
     "gated-cnn": gated_cnn.Config(13, layers=3),
     "context-han": context_han.Config(13, 7, 11),
@@ -87,7 +87,7 @@ def test_empty_sentences_are_passed_over(config):
 
 
 def test_a_layer_of_the_language_cnn_is_its_equation():
-    layer = language_cnn.Halve(3, 3)
+    layer = strided_cnn.Halve(3, 3)
     with torch.no_grad():
         layer.bias.normal_()
     x = torch.randn(2, 7, 3)
@@ -101,7 +101,7 @@ def test_a_layer_of_the_language_cnn_is_its_equation():
 
 def test_a_long_document_ends_as_one_place_of_the_language_cnn():
     """With more layers than a document can be halved it is read by all of them, whatever stands beside it."""
-    model = language_cnn.Config(5, layers=6).build(VOCAB, CLASSES).eval()
+    model = strided_cnn.Config(5, layers=6).build(VOCAB, CLASSES).eval()
     ids, mask, sentences = batch(3, 40)
     torch.testing.assert_close(
         model(ids, mask, sentences).logits[:1], model(ids[:1, :3], mask[:1, :3], sentences[:1, :3]).logits
@@ -142,7 +142,7 @@ def test_an_unknown_pooling_is_told():
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        (language_cnn.Config(dim=0), "convolution: dim must be at least 1, and was given 0"),
+        (strided_cnn.Config(dim=0), "convolution: dim must be at least 1, and was given 0"),
         (context_han.Config(embed=-1), "context-han: embed must be at least 1, and was given -1"),
         (context_han.Config(hidden=0), "context-han: hidden must be at least 1, and was given 0"),
         (context_han.Config(attention=0), "context-han: attention must be at least 1, and was given 0"),
@@ -211,7 +211,7 @@ def test_only_context_han_reads_a_sentence_in_the_light_of_the_others():
         for name, words in (("before", ids), ("after", other)):
             with record(model) as recording:
                 model(words, mask, sentences)
-            for m in maps(recording, 0, {"tokens": 10, "sentences": 2}):
+            for m in attention_maps(recording, 0, {"tokens": 10, "sentences": 2}):
                 seen[type(model).__name__, m.site, name] = m.weights[0]
     plain = [seen["HAN", "words.attend", name] for name in ("before", "after")]
     onward = [seen["ContextHAN", "onward.attend", name] for name in ("before", "after")]
@@ -228,12 +228,12 @@ def seen_by(model: torch.nn.Module, n: int = 13) -> list[AttentionMap]:
     ids, mask, sentences = batch(n, n + 4)
     with record(model.eval()) as recording:
         model(ids, mask, sentences)
-    return maps(recording, 0, {"tokens": n, "sentences": -(-n // 5), "document": 1})
+    return attention_maps(recording, 0, {"tokens": n, "sentences": -(-n // 5), "document": 1})
 
 
 @pytest.mark.parametrize("name", ATTENTIVE)
 def test_explain_gives_each_word_a_weight(name: str):
-    found = explain(seen_by(NETS[name].build(VOCAB, CLASSES)))
+    found = token_attribution(seen_by(NETS[name].build(VOCAB, CLASSES)))
     assert found is not None
     assert found.tokens.shape == (13,)
     torch.testing.assert_close(found.tokens.sum(), torch.tensor(1.0))
@@ -241,11 +241,11 @@ def test_explain_gives_each_word_a_weight(name: str):
 
 def test_explain_takes_the_mean_of_hops_and_of_both_readings():
     (hops,) = seen_by(NETS["self-attentive"].build(VOCAB, CLASSES))
-    found = explain([hops])
+    found = token_attribution([hops])
     assert found is not None
     torch.testing.assert_close(found.tokens, hops.weights[0].mean(0))
     onward, back, sentences = seen_by(NETS["context-han"].build(VOCAB, CLASSES))
-    found = explain([onward, back, sentences])
+    found = token_attribution([onward, back, sentences])
     assert found is not None
     assert found.sentences is not None
     torch.testing.assert_close(

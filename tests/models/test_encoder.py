@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from regard.errors import UserError
-from regard.models import encoder
+from regard.models import transformer_classifier
 
 
 @pytest.mark.parametrize("sizes", [{"layers": 0}, {"hidden": -1}, {"heads": 0}, {"dim": -12}], ids=str)
 def test_sizes_below_one_are_told(sizes):
     ((name, given),) = sizes.items()
     with pytest.raises(UserError, match=f"{name} must be at least 1, and was given {given}"):
-        encoder.Config(**{"dim": 12, "heads": 2, **sizes}).build(31, 3)
+        transformer_classifier.Config(**{"dim": 12, "heads": 2, **sizes}).build(31, 3)

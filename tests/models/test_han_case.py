@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from regard.capitals import joined
-from regard.data.read import Table
-from regard.layers.ngrams import NEVER
+from regard.data.read_table import Table
+from regard.data.word_shape import joined
+from regard.layers.ngram_log_ratios import NEVER
 from regard.models import han
-from regard.runs.run import Run
-from regard.runs.start import train
+from regard.tasks.base_run import Run
+from regard.tasks.train import train
 
 TEXTS = ["we saw the Bush", "we saw the bush"] * 40
 TABLE = Table(TEXTS, ["man", "plant"] * 40, [], "f", 80)

@@ -9,7 +9,7 @@ import torch
 
 import regard
 from regard.decoding import GREEDY, generate
-from regard.decoding.walkers import Anew, Prepared, Remembered, walker
+from regard.decoding.causal_decoders import Anew, Prepared, Remembered, walker
 from regard.errors import UserError
 from regard.layers.ngram_embedding import NGramEmbedding
 from regard.models import ngram_gpt

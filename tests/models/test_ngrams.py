@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import UserError
-from regard.layers.ngrams import NGrams, count, folds_of
+from regard.layers.ngram_log_ratios import NGrams, count, folds_of
 from regard.models import han, ngram_attention
-from regard.models.sees import Sees
+from regard.models.data_hooks import Sees
 from regard.testing import check_model
 
 VOCAB = 50

@@ -6,10 +6,10 @@ import numpy as np
 import torch
 
 from regard.data import tokenizer
-from regard.data.reading import page
+from regard.data.qa_pages import page
 from regard.inspect import record
-from regard.models import pointer
-from regard.tasks.pointing import collate, pointed, read
+from regard.models import span_reader
+from regard.tasks.recall.extractive_qa import collate, pointed, read
 
 PATTERN = ("Where was", "born?")
 TEXTS = ["Ada was born in London .", "He is a painter born in Beirut, Lebanon , and lives in Rome ."]
@@ -17,9 +17,9 @@ WORDS = tokenizer.train(TEXTS, "words", 60)
 PAGES = [page(PATTERN, name, text, WORDS, "Beirut") for name, text in zip(["Ada", "Nabil Kanso"], TEXTS, strict=True)]
 
 
-def model() -> pointer.Pointer:
+def model() -> span_reader.Pointer:
     torch.manual_seed(0)
-    return pointer.Config(dim=24, layers=2, heads=2, hidden=32).build(WORDS.size).eval()
+    return span_reader.Config(dim=24, layers=2, heads=2, hidden=32).build(WORDS.size).eval()
 
 
 def test_chances_sum_to_one_over_the_sentence():

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 import regard
 from regard.errors import UserError
-from regard.layers.spelling import LENGTHS, MOST, Spelling, buckets, spelt
+from regard.layers.subword_embedding import LENGTHS, MOST, Spelling, buckets, spelt
 from regard.models import birnn
-from regard.runs import origin
-from regard.runs.resolve import resolve
+from regard.tasks import warm_start
+from regard.tasks.build_settings import resolve
 
 ROWS = 997
 
@@ -45,7 +45,7 @@ def test_runs_are_those_of_a_loop(words: list[str]):
 def test_many_words_are_cut_into_chunks_without_a_seam(monkeypatch: pytest.MonkeyPatch):
     words = [f"word{i}" for i in range(50)]
     whole = buckets(words, ROWS)
-    monkeypatch.setattr("regard.layers.spelling._CHUNK", 7)
+    monkeypatch.setattr("regard.layers.subword_embedding._CHUNK", 7)
     assert np.array_equal(buckets(words, ROWS), whole)
 
 
@@ -111,10 +111,10 @@ def test_a_classifier_starts_from_words_with_their_letters(cell: str, partner: s
     assert (again.model.spelling.runs > 0).any(1)[6:].all()
     assert run.fill("the [MASK] danced") == again.fill("the [MASK] danced")
     tree = {"origin": str(run.folder), "data": {"train": str(reviews)}}
-    chosen = resolve("classify", origin.adopt("classify", tree))
+    chosen = resolve("classify", warm_start.adopt("classify", tree))
     assert chosen.model_name == partner
     net = chosen.model.build(run.config["vocab"], 2)
-    account = origin.transfer(net, chosen)
+    account = warm_start.transfer(net, chosen)
     assert "embedding.weight" in account.loaded
     assert not any("spelling" in name for name in account.skipped)
     every = torch.arange(1, run.config["vocab"])

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import nn
 
+from regard.attention.mechanisms import MECHANISMS
+from regard.attention.positions import POSITIONS
 from regard.errors import UserError
 from regard.inspect import record
-from regard.mechanisms import MECHANISMS
 from regard.models import bert, gpt, marian, t5, transformer
-from regard.positions import POSITIONS
 
 V, M, N = 37, 11, 7
 PAIRS = [(m, p) for m in MECHANISMS for p in POSITIONS if POSITIONS[p].kind in MECHANISMS[m].accepts]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.viewer import quantise
+from regard.pages import quantise
 
 SENTENCES = [
     "We came on a rainy Tuesday with friends from work.",

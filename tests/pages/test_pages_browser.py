@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from regard.report import page as report_page
-from regard.viewer import notebook, page
+from regard.pages import notebook, page
+from regard.pages.training_report import page as report_page
 
 pytestmark = pytest.mark.browser
 SVG = "{http://www.w3.org/2000/svg}"

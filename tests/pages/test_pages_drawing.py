@@ -7,14 +7,14 @@ import pytest
 from PIL import Image
 
 from regard.errors import UserError
-from regard.viewer import svg
-from regard.viewer.check import checked
-from regard.viewer.direction import base, direction, resolved, visual
-from regard.viewer.lines import atoms, broken, placed
-from regard.viewer.measure import estimated
-from regard.viewer.png import png
-from regard.viewer.scene import MARK, scene
-from regard.viewer.words import Word, layout
+from regard.pages import svg
+from regard.pages.bidi import base, direction, resolved, visual
+from regard.pages.drawing import MARK, scene
+from regard.pages.line_breaking import atoms, broken, placed
+from regard.pages.png import png
+from regard.pages.schema import checked
+from regard.pages.text_width import estimated
+from regard.pages.word_layout import Word, layout
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -100,8 +100,8 @@ def test_a_painted_drawing_is_a_picture(look):
 
 
 def test_a_letter_that_no_font_has_is_told(monkeypatch):
-    monkeypatch.setattr("regard.viewer.fonts._has", lambda name, letter: ord(letter) < 128)
-    monkeypatch.setattr("regard.viewer.fonts._name_for", lambda letter: "" if ord(letter) < 128 else None)
+    monkeypatch.setattr("regard.pages.fonts._has", lambda name, letter: ord(letter) < 128)
+    monkeypatch.setattr("regard.pages.fonts._name_for", lambda letter: "" if ord(letter) < 128 else None)
     _, notes = png(plain("good 好"))
     assert "1 of the characters (好)" in notes[0]
 

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-from regard.viewer import notebook, page
+from regard.pages import notebook, page
 
 pytestmark = pytest.mark.browser
 SVG = "{http://www.w3.org/2000/svg}"

@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 import pytest
 
 from regard.errors import UserError
-from regard.report import page
-from regard.report.curves import drawing, ticks
-from regard.report.table import cells
+from regard.pages.learning_curves import drawing, ticks
+from regard.pages.results_table import cells
+from regard.pages.training_report import page
 
 
 def table(values, form="number", best=None):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from regard.viewer import page, quantise
+from regard.pages import page, quantise
 
 
 def big(tokens: int, spread: float, layers: int = 12, heads: int = 12):

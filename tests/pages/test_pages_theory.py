@@ -4,12 +4,13 @@ import re
 
 import pytest
 
-from regard.costing.card import card
-from regard.costing.page import page as cost_page
 from regard.layers import MultiHead
-from regard.verify import constructions, verify
-from regard.verify.pages import page as topic_page
-from regard.verify.sliders import page as sliders
+from regard.theory.claim_pages import page as topic_page
+from regard.theory.claims import constructions
+from regard.theory.cost.cost_card import card
+from regard.theory.cost.cost_page import page as cost_page
+from regard.theory.sliders_page import page as sliders
+from regard.theory.verify import verify
 
 pytestmark = pytest.mark.browser
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from regard.errors import UserError
-from regard.viewer import notebook, page, quantise
-from regard.viewer.maps import restore
+from regard.pages import notebook, page, quantise
+from regard.pages.quantized_maps import restore
 
 
 class Tags(HTMLParser):

@@ -3,8 +3,8 @@
 import pytest
 
 from regard.errors import UserError
-from regard.viewer.check import checked
-from regard.viewer.words import even_share, layout
+from regard.pages.schema import checked
+from regard.pages.word_layout import even_share, layout
 
 
 def tiny(text, spans, weights, **more):

@@ -15,8 +15,8 @@ httpx = pytest.importorskip("httpx", reason="httpx is not installed")
 from regard.errors import UserError  # noqa: E402
 from regard.serve.app import make_app  # noqa: E402
 from regard.serve.limits import Limits  # noqa: E402
-from regard.serve.models import Crew  # noqa: E402
-from regard.serve.run import loopback, names  # noqa: E402
+from regard.serve.server import loopback, names  # noqa: E402
+from regard.serve.worker_pool import Crew  # noqa: E402
 
 PRETEND = (sys.executable, str(Path(__file__).parent / "pretend_worker.py"))
 

@@ -13,7 +13,7 @@ import pytest
 
 from regard.errors import UserError
 from regard.serve.limits import Limits
-from regard.serve.models import Busy, Crew, Died, Late, Refused
+from regard.serve.worker_pool import Busy, Crew, Died, Late, Refused
 
 PRETEND = (sys.executable, str(Path(__file__).parent / "pretend_worker.py"))
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import pytest
 
 import regard
-from regard.data.reviews import generate
+from regard.data.synthetic.reviews import generate
 
 pytest.importorskip("fastapi", reason='FastAPI is not installed: pip install "regard[serve]"')
 pytest.importorskip("uvicorn", reason='uvicorn is not installed: pip install "regard[serve]"')

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from regard.errors import UserError
-from regard.models.captioner import Config
-from regard.tasks.augment import Augment
-from regard.tasks.caption import GREY, Caption, measure, share_on
-from regard.tasks.caption_scores import scores
+from regard.models.rnn_captioner import Config
+from regard.tasks.caption.metrics import scores
+from regard.tasks.caption.objective import GREY, Caption, measure, share_on
+from regard.tasks.image_augmentation import Augment
 
 RANDOM = np.random.default_rng(0)
 PICTURES = RANDOM.integers(0, 256, (7, 16, 16, 3)).astype(np.uint8)

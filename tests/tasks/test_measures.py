@@ -7,8 +7,8 @@ import pytest
 import torch
 from sklearn import metrics as sk
 
-from regard.tasks.classify import chances, class_loss
-from regard.tasks.measures import by_class, measures, most_frequent
+from regard.tasks.classify.metrics import by_class, measures, most_frequent
+from regard.tasks.classify.objective import chances, class_loss
 
 RANDOM = np.random.default_rng(0)
 

@@ -12,7 +12,7 @@ from training_toy import Model, Toy, last_state, lines, train
 
 from regard.errors import UserError
 from regard.training import checkpoint, loop
-from regard.training.average import Average
+from regard.training.ema import Average
 
 
 def test_weights_that_stand_still_are_their_own_average():

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import regard
-from regard.data.scene_files import write
+from regard.data.synthetic.scene_files import write
 from regard.errors import UserError
 
 QUIET = {"progress": False, "say": lambda line: None}

@@ -9,9 +9,9 @@ import pytest
 import torch
 from training_toy import Model, last_state, train
 
+from regard.config.settings import TrainSettings
 from regard.errors import UserError
-from regard.settings import TrainSettings
-from regard.training import atomic, checkpoint, optim
+from regard.training import atomic_write, checkpoint, optim
 
 
 def make(step: int, size: int = 5) -> checkpoint.Checkpoint:
@@ -87,7 +87,7 @@ def test_a_run_falls_back_and_ends_the_same(tmp_path):
 def test_full_disk(tmp_path, monkeypatch, code):
     train(tmp_path, steps=4, decay="constant")
     before = last_state(tmp_path)
-    write = atomic.write
+    write = atomic_write.write
 
     def full(path, content):
         if path.name == "optimizer.safetensors":
@@ -95,13 +95,13 @@ def test_full_disk(tmp_path, monkeypatch, code):
             raise OSError(code, "no room")
         return write(path, content)
 
-    monkeypatch.setattr(atomic, "write", full)
+    monkeypatch.setattr(atomic_write, "write", full)
     with pytest.raises(UserError, match=r"no room on disk.*MB.*--resume") as error:
         train(tmp_path, steps=8, decay="constant", resume=True)
     assert str(tmp_path) in str(error.value)
     assert last_state(tmp_path) == before
     assert not list((tmp_path / "state").glob("*.tmp"))
-    monkeypatch.setattr(atomic, "write", write)
+    monkeypatch.setattr(atomic_write, "write", write)
     _, result = train(tmp_path, steps=8, decay="constant", resume=True)
     assert result.steps == 8
 
@@ -110,7 +110,7 @@ def test_other_troubles_of_the_disk_are_not_called_full(tmp_path, monkeypatch):
     def broken(path, content):
         raise OSError(errno.EIO, "broken")
 
-    monkeypatch.setattr(atomic, "write", broken)
+    monkeypatch.setattr(atomic_write, "write", broken)
     with pytest.raises(OSError, match="broken"):
         checkpoint.save(tmp_path, make(1))
 

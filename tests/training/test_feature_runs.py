@@ -14,9 +14,9 @@ from safetensors.torch import save_file
 from torch import nn
 
 import regard
-from regard.data.scene_files import write
+from regard.data.synthetic.scene_files import write
 from regard.errors import UserError
-from regard.runs.backbone import Backbone, seen
+from regard.models.timm_backbone import Backbone, seen
 
 QUIET = {"progress": False, "say": lambda line: None}
 MODEL = {"dim": 16, "hidden": 24, "dropout": 0.0}
@@ -27,11 +27,11 @@ def scenes(tmp_path_factory):
     """Pictures, and features of them: how red, green and blue each of 4 x 4 places is."""
     folder = tmp_path_factory.mktemp("scenes")
     write(folder, 60, others=6, size=32)
-    from regard.data import images
+    from regard.data import image_files
 
     for part in ("train", "unseen"):
-        source = images.files(folder / f"{part}.zip")
-        found = images.read(source, source.names, 32)
+        source = image_files.files(folder / f"{part}.zip")
+        found = image_files.read(source, source.names, 32)
         means = found.array.reshape(-1, 4, 8, 4, 8, 3).mean((2, 4)) / 64
         np.savez(folder / f"{part}.npz", **dict(zip(found.names, means.astype(np.float32), strict=True)))
         (folder / "classes").mkdir(exist_ok=True)
@@ -151,9 +151,9 @@ def test_a_captioner_reads_pictures_by_a_backbone(timm, scenes, tmp_path):
     again = regard.load(tmp_path / "run")
     assert again.caption(scenes / "unseen.zip", say=lambda line: None)[0].text is not None
     one = tmp_path / "one.png"
-    from regard.data import images
+    from regard.data import image_files
 
-    source = images.files(scenes / "unseen.zip")
+    source = image_files.files(scenes / "unseen.zip")
     one.write_bytes(source.open(source.names[0]))
     assert again.look(one, faithful=False).data["axes"]["grid"]["picture"].startswith("data:image/jpeg")
     torch.manual_seed(2)

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from regard.data import chance, tokenizer
+from regard.data import counter_rng, tokenizer
 from regard.data.corpus import Corpus
 from regard.data.tokenizer import BOS, EOS, MASK, PAD, SEP, SPECIAL, UNK
 from regard.data.vocabulary import Vocabulary
 from regard.errors import UserError
-from regard.tasks.language import OBJECTIVES, Language
-from regard.tasks.objectives import masked, pairs, sliding, span
+from regard.tasks.language.objective import OBJECTIVES, Language
+from regard.tasks.language.objectives import masked, next_sentence, sliding_window, span
 
 TEXT = "The cat sat. It was fine! Was it? A dog's life, 24 unfriendly days in Straßburg.\nSo long, and thanks.\n"
 few = settings(max_examples=60, deadline=None)
@@ -37,23 +37,26 @@ def plain(size: int = 50) -> Vocabulary:
 @few
 @given(st.integers(0, 2**32 - 1), st.integers(0, 50), st.integers(1, 40), st.integers(1, 30))
 def test_chances_hang_on_the_item_alone(seed, epoch, items, width):
-    whole = chance.uniform(seed, epoch, 1, np.arange(items), width)
+    whole = counter_rng.uniform(seed, epoch, 1, np.arange(items), width)
     assert whole.shape == (items, width)
     assert (whole >= 0).all()
     assert (whole < 1).all()
     some = np.array([items - 1, 0])
-    np.testing.assert_array_equal(chance.uniform(seed, epoch, 1, some, width), whole[some])
-    for other in (chance.uniform(seed, epoch, 2, some, width), chance.uniform(seed, epoch + 1, 1, some, width)):
+    np.testing.assert_array_equal(counter_rng.uniform(seed, epoch, 1, some, width), whole[some])
+    for other in (
+        counter_rng.uniform(seed, epoch, 2, some, width),
+        counter_rng.uniform(seed, epoch + 1, 1, some, width),
+    ):
         assert (other != whole[some]).all()
 
 
 def test_chances_are_even():
-    numbers = chance.uniform(3, 1, 4, np.arange(1000), 1000)
+    numbers = counter_rng.uniform(3, 1, 4, np.arange(1000), 1000)
     counts = np.bincount((numbers * 100).astype(int).ravel(), minlength=100)
     assert abs(counts - 10_000).max() < 5 * 100  # five deviations
     assert abs(np.corrcoef(numbers[:, :-1].ravel(), numbers[:, 1:].ravel())[0, 1]) < 0.005
     assert abs(np.corrcoef(numbers[:-1].ravel(), numbers[1:].ravel())[0, 1]) < 0.005
-    assert set(chance.below(7, numbers).ravel().tolist()) == set(range(7))
+    assert set(counter_rng.below(7, numbers).ravel().tolist()) == set(range(7))
 
 
 # Vocabulary ---------------------------------------------------------------------------------------------------------
@@ -203,10 +206,10 @@ class Sevens:
 @given(st.integers(0, 2**31), st.integers(11, 60), st.integers(0, 30))
 def test_a_pair_is_two_stretches_of_the_text(seed, block, epoch):
     corpus = numbered()
-    n = pairs.length(block)
+    n = next_sentence.length(block)
     items = np.arange(12)
     starts = np.random.default_rng(seed).integers(0, corpus.tokens - n, 12)
-    made = pairs.pairs(corpus, corpus.bounds(), starts, items, block, Sevens(), seed, epoch)  # type: ignore[arg-type]
+    made = next_sentence.pairs(corpus, corpus.bounds(), starts, items, block, Sevens(), seed, epoch)  # type: ignore[arg-type]
     assert made.ids.shape == made.segments.shape == (12, block)
     for row, start in enumerate(starts):
         ids, segments = made.ids[row], made.segments[row]
@@ -228,7 +231,7 @@ def test_a_pair_is_two_stretches_of_the_text(seed, block, epoch):
 def test_half_of_the_pairs_follow_and_are_cut_at_sentences():
     corpus = numbered(20_000, 100)
     starts = np.random.default_rng(0).integers(0, corpus.tokens - 60, 2000)
-    made = pairs.pairs(corpus, corpus.bounds(), starts, np.arange(2000), 60, Sevens(), 1, 2)  # type: ignore[arg-type]
+    made = next_sentence.pairs(corpus, corpus.bounds(), starts, np.arange(2000), 60, Sevens(), 1, 2)  # type: ignore[arg-type]
     assert made.follows.mean() == pytest.approx(0.5, abs=0.04)
     cut = (made.segments == 0).sum(1) - 2
     last, first = made.ids[np.arange(2000), cut], made.ids[np.arange(2000), cut + 2]
@@ -241,7 +244,7 @@ def test_half_of_the_pairs_follow_and_are_cut_at_sentences():
 def test_pairs_want_an_elsewhere():
     corpus = numbered(200)
     with pytest.raises(UserError, match="8 blocks"):
-        pairs.pairs(corpus, corpus.bounds(), np.array([0]), np.array([0]), 40, Sevens(), 0, 0)  # type: ignore[arg-type]
+        next_sentence.pairs(corpus, corpus.bounds(), np.array([0]), np.array([0]), 40, Sevens(), 0, 0)  # type: ignore[arg-type]
 
 
 # Spans --------------------------------------------------------------------------------------------------------------
@@ -290,7 +293,7 @@ def test_the_loss_is_on_the_span_or_on_all():
 def test_a_sliding_window_scores_each_token_once_with_what_it_promises(tokens, block, data):
     stride = data.draw(st.integers(1, block))
     lead = data.draw(st.sampled_from([block - stride, (block - stride) // 2]))
-    starts, first, stop = sliding.windows(tokens, block, stride, lead)
+    starts, first, stop = sliding_window.windows(tokens, block, stride, lead)
     scored = np.concatenate([np.arange(a, b) for a, b in zip(first, stop, strict=True)])
     np.testing.assert_array_equal(scored, np.arange(tokens))
     length = min(block, tokens)

@@ -20,8 +20,8 @@ import torch
 
 import regard
 from regard.errors import UserError
-from regard.runs import origin
-from regard.runs.resolve import resolve
+from regard.tasks import warm_start
+from regard.tasks.build_settings import resolve
 from regard.training import loop
 from regard.training.checkpoint import read_tensors
 from regard.training.interrupts import Interrupted
@@ -217,11 +217,11 @@ def test_the_transformer_begins_as_the_language_model_ended(text, reviews, tmp_p
     """What its layers say of a text is what the model said of it."""
     objective = "causal" if model == "gpt" else "masked"
     run = train(text, tmp_path / "before", objective, model, steps=3, sizes=options)
-    tree = origin.adopt("classify", {"origin": str(run.folder), "data": {"train": str(reviews)}})
+    tree = warm_start.adopt("classify", {"origin": str(run.folder), "data": {"train": str(reviews)}})
     settings = resolve("classify", tree)
     torch.manual_seed(0)
     net = settings.model.build(run.config["vocab"], 2).eval()
-    account = origin.transfer(net, settings)
+    account = warm_start.transfer(net, settings)
     assert settings.model_name == "transformer"
     assert all(name.split(".")[0] in ("pool", "head", "layers", "norm") for name in account.new)
     assert {"head.weight", "head.bias"} <= set(account.new)
@@ -242,10 +242,10 @@ def test_the_transformer_begins_as_the_language_model_ended(text, reviews, tmp_p
 def test_the_gated_cnn_begins_as_the_causal_one_ended(text, reviews, tmp_path):
     run = train(text, tmp_path / "before", "causal", "cnn", steps=3, sizes={"cycle": 3})
     settings = resolve(
-        "classify", origin.adopt("classify", {"origin": str(run.folder), "data": {"train": str(reviews)}})
+        "classify", warm_start.adopt("classify", {"origin": str(run.folder), "data": {"train": str(reviews)}})
     )
     net = settings.model.build(run.config["vocab"], 2).eval()
-    account = origin.transfer(net, settings)
+    account = warm_start.transfer(net, settings)
     assert settings.model_name == "gated-cnn"
     assert not account.skipped
     assert {name.split(".")[0] for name in account.new} == {"pool", "head"}
@@ -262,10 +262,10 @@ def test_a_han_reads_words_as_the_blank_model_did(text, reviews, tmp_path, ngram
     """Also where n-grams stand beside each word: they are read with zeros at first."""
     run = train(text, tmp_path / "before", "blank", "birnn", steps=3, sizes={"cell": "gru"}, tokenizer="words")
     tree = {"origin": str(run.folder), "data": {"train": str(reviews)}, "model": {"ngrams": ngrams}}
-    settings = resolve("classify", origin.adopt("classify", tree))
+    settings = resolve("classify", warm_start.adopt("classify", tree))
     assert settings.model_name == "han"
     net = settings.model.build(run.config["vocab"], 2).eval()
-    account = origin.transfer(net, settings)
+    account = warm_start.transfer(net, settings)
     assert len(account.loaded) == 9
     seen = {}
     net.words.register_forward_hook(lambda module, inputs, out: seen.update(states=inputs[0]))
@@ -281,9 +281,9 @@ def test_a_han_reads_words_as_the_blank_model_did(text, reviews, tmp_path, ngram
 def test_a_blank_model_starts_the_reader_that_has_its_cells(text, reviews, tmp_path):
     run = train(text, tmp_path / "lstm", "blank", "birnn", steps=2)
     tree = {"origin": str(run.folder), "data": {"train": str(reviews)}}
-    assert resolve("classify", origin.adopt("classify", tree)).model_name == "bilstm"
+    assert resolve("classify", warm_start.adopt("classify", tree)).model_name == "bilstm"
     with pytest.raises(UserError, match="reads with 'gru' cells, and the run has 'lstm'"):
-        origin.adopt("classify", {**tree, "model": {"name": "han"}})
+        warm_start.adopt("classify", {**tree, "model": {"name": "han"}})
 
 
 @pytest.fixture
@@ -317,7 +317,7 @@ def test_what_a_recipe_makes_is_trained_first_and_once(recipe, reviews, tmp_path
     before, after = (read_tensors(run.folder / "model.safetensors") for run in (made, again))
     assert all(torch.equal(before[name], after[name]) for name in before)
     regard.train("classify", reviews, out=tmp_path / "second", resume=True, **given)  # the recipe is no other origin
-    tree = origin.adopt("classify", {"origin": "words.json", "data": {"train": str(reviews)}})
+    tree = warm_start.adopt("classify", {"origin": "words.json", "data": {"train": str(reviews)}})
     assert tree["origin"] == str(Path("runs/words"))
     recipe.write_text(recipe.read_text().replace('"hidden": 6', '"hidden": 7'))
     with pytest.raises(UserError, match=r"started with other settings: model\.hidden"):
@@ -339,7 +339,7 @@ def test_what_a_recipe_makes_goes_on_where_it_was_stopped(recipe, reviews, tmp_p
     assert stopped.value.first
     assert not (tmp_path / "run").exists()
     with pytest.raises(UserError, match="is to be trained first: regard train language --config"):
-        origin.adopt("classify", {"origin": str(recipe)})
+        warm_start.adopt("classify", {"origin": str(recipe)})
     run = regard.train("classify", reviews, **given, **QUIET)
     assert run.config["finished"]
     assert regard.load("runs/words").config["steps"] == 300
@@ -388,7 +388,7 @@ def test_a_stretch_of_the_way_before_the_first_checkpoint_starts_from_the_run_ag
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("regard.runs.start.fit", fail)
+        patch.setattr("regard.tasks.train.fit", fail)
         with pytest.raises(KeyboardInterrupt):
             regard.train("language", text, out=tmp_path / "cut", **given)
     again = regard.train("language", out=tmp_path / "cut", resume=True, **QUIET)
@@ -397,16 +397,16 @@ def test_a_stretch_of_the_way_before_the_first_checkpoint_starts_from_the_run_ag
 
 def test_going_on_with_the_same_model_starts_where_it_was(text, tmp_path):
     run = train(text, tmp_path / "before", "span", "gpt", steps=3, corruption={"loss": "all"})
-    settings = resolve("language", origin.adopt("language", {"origin": str(run.folder)}))
+    settings = resolve("language", warm_start.adopt("language", {"origin": str(run.folder)}))
     assert (settings.objective, settings.corruption.loss) == ("span", "all")
     net = settings.model.build(run.config["vocab"])
-    account = origin.transfer(net, settings)
+    account = warm_start.transfer(net, settings)
     assert not account.new
     assert not account.skipped
     kept = read_tensors(run.folder / "model.safetensors")
     assert all(torch.equal(net.state_dict()[name], tensor) for name, tensor in kept.items())
     wider = dataclasses.replace(settings, model=dataclasses.replace(settings.model, hidden=99))
-    account = origin.transfer(wider.model.build(run.config["vocab"]), wider)
+    account = warm_start.transfer(wider.model.build(run.config["vocab"]), wider)
     assert "layers.0.feed.up.weight" in account.new
     assert "layers.0.feed.up.weight" in account.skipped
 
@@ -425,9 +425,9 @@ def test_what_cannot_be_started_from(text, reviews, tmp_path):
         ("language", {"origin": str(tmp_path / "none")}, "no such run folder"),
     ):
         with pytest.raises(UserError, match=says):
-            origin.adopt(task, tree)
+            warm_start.adopt(task, tree)
     with pytest.raises(UserError, match="which is for gpt and ngram-gpt and cnn"):
-        resolve("language", origin.adopt("language", {"origin": str(bert.folder), "objective": "causal"}))
+        resolve("language", warm_start.adopt("language", {"origin": str(bert.folder), "objective": "causal"}))
 
 
 def test_unknown_words_are_counted_and_said(text, tmp_path):
@@ -441,7 +441,7 @@ def test_unknown_words_are_counted_and_said(text, tmp_path):
 
 
 def test_a_stride_is_for_windows_that_slide(text, tmp_path):
-    from regard.runs.language import about
+    from regard.tasks.language.task import about
 
     settings = {"model": {"name": "bert"}, "data": {"stride": 8}}
     with pytest.raises(UserError, match=r"--stride 8 says nothing to the objective 'masked'.*leave it out"):
@@ -490,7 +490,7 @@ def test_a_text_with_nothing_to_learn_from(tmp_path, content, says):
 
 
 def test_text_in_python_is_told_to_be_a_file(tmp_path):
-    from regard.data.read import Table
+    from regard.data.read_table import Table
 
     with pytest.raises(UserError, match="files or folders"):
         regard.train("language", Table(["a"], None, [], "x", 1), steps=1, out=tmp_path / "run", **QUIET)

@@ -9,7 +9,7 @@ import torch
 from training_toy import Model, Toy, last_state, lines, train
 
 from regard.errors import UserError
-from regard.training import budget, checkpoint
+from regard.training import checkpoint, time_budget
 
 
 def test_learns_and_keeps_the_best(tmp_path):
@@ -40,7 +40,7 @@ def test_metrics_file(tmp_path):
 def test_lines_are_means_between_them(tmp_path, monkeypatch):
     train(tmp_path / "all", steps=10)
     every = [line for line in lines(tmp_path / "all") if "loss" in line]
-    monkeypatch.setattr("regard.training.log.LINES", 3)
+    monkeypatch.setattr("regard.training.metrics_log.LINES", 3)
     train(tmp_path / "few", steps=10)
     few = [line for line in lines(tmp_path / "few") if "loss" in line]
     assert [line["step"] for line in few] == [4, 8, 10]
@@ -178,9 +178,9 @@ def test_budget_is_kept_roughly_and_equals_the_same_number_of_steps(tmp_path):
 
 
 def test_steps_within():
-    assert budget.steps_within(100, 1.0, 0.0, 10) == 100
-    assert budget.steps_within(100, 1.0, 5.0, 10) == 63  # 63 + 7 x 5 = 98; 64 would take 99 with 7 evaluations
-    assert budget.steps_within(-3, 1.0, 1.0, 10) == 1
+    assert time_budget.steps_within(100, 1.0, 0.0, 10) == 100
+    assert time_budget.steps_within(100, 1.0, 5.0, 10) == 63  # 63 + 7 x 5 = 98; 64 would take 99 with 7 evaluations
+    assert time_budget.steps_within(-3, 1.0, 1.0, 10) == 1
 
 
 def test_a_finished_run_resumes_to_itself_and_can_be_lengthened(tmp_path):

@@ -8,7 +8,7 @@ import torch
 from rich.console import Console
 
 from regard.errors import UserError
-from regard.training import machine, precision
+from regard.training import environment, precision
 from regard.training.progress import Bar, duration
 
 
@@ -18,9 +18,9 @@ def tiny() -> float:
 
 def test_prepared_puts_denormals_back():
     assert tiny() > 0
-    with machine.prepared():
+    with environment.prepared():
         assert tiny() == 0
-        with machine.prepared():
+        with environment.prepared():
             pass
         assert tiny() == 0
     assert tiny() > 0
@@ -29,17 +29,17 @@ def test_prepared_puts_denormals_back():
 def test_prepare_flushes_denormals_and_may_be_called_again(request):
     request.addfinalizer(lambda: torch.set_flush_denormal(False))
     threads = torch.get_num_threads()
-    machine.prepare()
-    machine.prepare()
+    environment.prepare()
+    environment.prepare()
     assert tiny() == 0
     assert torch.get_num_threads() == threads
-    machine.prepare(1)
+    environment.prepare(1)
     assert torch.get_num_threads() == 1
-    machine.prepare(threads)
+    environment.prepare(threads)
 
 
 def test_describe():
-    found = machine.describe()
+    found = environment.describe()
     assert found["cores"] >= 1
     assert found["torch"] == torch.__version__
     assert found["cpu"]
@@ -49,11 +49,11 @@ def test_describe():
 def test_rank(monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
     monkeypatch.delenv("LOCAL_RANK", raising=False)
-    assert machine.rank() == 0
+    assert environment.rank() == 0
     monkeypatch.setenv("LOCAL_RANK", "1")
-    assert machine.rank() == 1
+    assert environment.rank() == 1
     monkeypatch.setenv("RANK", "5")
-    assert machine.rank() == 5
+    assert environment.rank() == 5
 
 
 @pytest.fixture

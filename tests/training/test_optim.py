@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 from training_toy import Model, lines, train
 
-from regard.settings import TrainSettings
+from regard.config.settings import TrainSettings
 from regard.training import optim
 
 SETTINGS = TrainSettings(steps=1, optimizer="muon", lr=0.1, weight_decay=0.5)

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.runs.origin import recipe
-from regard.runs.resolve import model_module
-from regard.settings import load
+from regard.config.settings import load
+from regard.tasks.build_settings import model_module
+from regard.tasks.warm_start import recipe
 
 ROOT = Path(__file__).parents[2]
 TREES = {path: load(path) for path in sorted((ROOT / "recipes").glob("*.yaml"))}

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from regard.data.read import Table
+from regard.data.read_table import Table
 from regard.errors import UserError
-from regard.runs.start import train
+from regard.tasks.train import train
 
 
 def quiet(message: str) -> None:

@@ -7,14 +7,14 @@ import pytest
 import torch
 
 import regard
-from regard.data import pairs
+from regard.data import parallel_text
 from regard.data.tokenizer import BOS, EOS
 from regard.errors import UserError
 from regard.models import transformer
-from regard.runs.aligning import alignments, attention, links, pharaoh, said_numbers, word_numbers
-from regard.runs.translator import encode
-from regard.tasks.bleu import scores
-from regard.tasks.translate import Translate, collate, said
+from regard.tasks.translate.alignment import alignments, attention, links, pharaoh, said_numbers, word_numbers
+from regard.tasks.translate.metrics import scores
+from regard.tasks.translate.objective import Translate, collate, said
+from regard.tasks.translate.run import encode
 
 WORDS = {"dog": "Hund", "cat": "Katze", "house": "Haus", "red": "rot", "old": "alt", "sees": "sieht", "a": "ein"}
 QUIET = {"progress": False, "say": lambda line: None}
@@ -192,9 +192,9 @@ def test_a_seed_gives_the_same_weights_and_pairs_of_one_source_stay_together(tmp
     for name in ("a", "b"):
         regard.train("translate", files, steps=2, settings=SMALL, out=tmp_path / name, **QUIET)
     assert (tmp_path / "a/model.safetensors").read_bytes() == (tmp_path / "b/model.safetensors").read_bytes()
-    from regard.runs.translate import _split
+    from regard.tasks.translate.task import _split
 
-    texts = pairs.Texts(["x", "y", "x", "z", "y"] * 3, list("abcde") * 3, [], "")
+    texts = parallel_text.Texts(["x", "y", "x", "z", "y"] * 3, list("abcde") * 3, [], "")
     train, valid = _split(texts, 0.3, 0)
     assert not set(train.sources) & set(valid.sources)
     assert len(train.sources) + len(valid.sources) == 15
@@ -219,9 +219,9 @@ def test_settings_that_cannot_be_meant(tmp_path, settings, message):
 def test_batches_shift_the_target_and_count_words():
     from regard.data import tokenizer
 
-    texts = pairs.Texts(["a b c", "a"], ["x y", "x y z"], [], "")
+    texts = parallel_text.Texts(["a b c", "a"], ["x y", "x y z"], [], "")
     words = tokenizer.train([*texts.sources, *texts.targets], "spaces", 50)
-    batch = collate(pairs.encode(texts, words), np.array([0, 1]))
+    batch = collate(parallel_text.encode(texts, words), np.array([0, 1]))
     assert batch.source.tolist()[1][1:] == [EOS, 0, 0]
     assert batch.target[:, 0].tolist() == [BOS, BOS]
     assert batch.counts == {"words": 7.0}
@@ -236,9 +236,9 @@ def test_the_loss_is_smoothed_by_hand_and_does_not_see_padding():
     torch.manual_seed(0)
     from regard.data import tokenizer
 
-    texts = pairs.Texts(["a b c", "a"], ["x y", "x y z"], [], "")
+    texts = parallel_text.Texts(["a b c", "a"], ["x y", "x y z"], [], "")
     words = tokenizer.train([*texts.sources, *texts.targets], "spaces", 50)
-    both = pairs.encode(texts, words)
+    both = parallel_text.encode(texts, words)
     model = transformer.Config(dim=8, hidden=8, layers=1, heads=1).build(words.size).eval()
     task = Translate(both, both, batch_tokens=64, seed=0, smoothing=0.1)
     batch = task.batch(np.array([0, 1]), 0)
@@ -276,7 +276,7 @@ def test_words_of_tokens_that_are_words_or_characters():
     assert word_numbers(["Saturday, May 2, 1987", "2 , May"], dates) == [[0, 0, 1, 2, 2, 3], [0, 1, 2]]
     assert word_numbers(["Sunday, May"], dates) == [[0, 0, 1]]  # a word that is not known stands where it stood
     ids = dates.encode("Saturday, May").ids
-    assert pairs.text_of(ids, dates) == "saturday , may"
+    assert parallel_text.text_of(ids, dates) == "saturday , may"
     assert said_numbers([ids], dates) == [[0, 1, 2]]
     letters = tokenizer.train(["ab c"], "chars", 50)
     assert word_numbers(["ab c", "xy zc a", "x a"], letters) == [[0, 0, 1, 1], [0, 0, 1, 1, 1, 2, 2], [0, 1, 1]]
@@ -304,9 +304,9 @@ def test_the_base_model_of_the_paper_counted_part_by_part():
     """recipes/transformer-base.yaml at 37,000 words: 63.1 million, from the cost of each attention and plain sums."""
     from pathlib import Path
 
+    from regard.config.settings import load
     from regard.layers import FeedForward, MultiHead
-    from regard.runs.resolve import resolve
-    from regard.settings import load
+    from regard.tasks.build_settings import resolve
 
     tree = load(Path(__file__).parent.parent.parent / "recipes" / "transformer-base.yaml")
     settings = resolve("translate", {k: v for k, v in tree.items() if k != "task"})

@@ -10,8 +10,8 @@ from lightning_fabric.strategies.fsdp import FSDPStrategy
 from torch.distributed.fsdp import fully_shard
 from training_toy import Model, Toy
 
-from regard.training import checkpoint, shards
-from regard.training.average import Average
+from regard.training import checkpoint, fsdp
+from regard.training.ema import Average
 
 folder = Path(sys.argv[1])
 fabric = Mock(strategy=Mock(spec=FSDPStrategy))  # Fabric itself takes FSDP on GPUs only
@@ -35,11 +35,11 @@ def step(model, optimizer, number):
 
 
 dist.init_process_group("gloo")
-assert shards.sharded(fabric)
+assert fsdp.sharded(fabric)
 model, optimizer = make()
 step(model, optimizer, 0)
-weights = shards.weights(fabric, model)
-states = shards.optimizer_states(fabric, model, [optimizer])
+weights = fsdp.weights(fabric, model)
+states = fsdp.optimizer_states(fabric, model, [optimizer])
 if dist.get_rank() == 0:
     assert weights["hidden.weight"].shape == (17, 17)
     checkpoint.save(folder, checkpoint.Checkpoint(weights, states, [], {"step": 1}))
@@ -48,7 +48,7 @@ other, its = make()
 step(other, its, 4)
 path = checkpoint.latest(folder)
 assert path is not None
-shards.restore(fabric, other, [its], checkpoint.load(path))
+fsdp.restore(fabric, other, [its], checkpoint.load(path))
 for number in (1, 2):
     assert step(model, optimizer, number) == step(other, its, number)
 average = Average(list(model.parameters()), 0.9)
@@ -56,9 +56,9 @@ seen = []
 for number in (3, 4):
     step(model, optimizer, number)
     average.add()
-    seen.append(shards.weights(fabric, model))
+    seen.append(fsdp.weights(fabric, model))
 with average.shown():
-    averaged = shards.weights(fabric, model)
+    averaged = fsdp.weights(fabric, model)
 if dist.get_rank() == 0:
     for name, value in averaged.items():
         torch.testing.assert_close(value, (0.9 * seen[0][name] + seen[1][name]) / 1.9)

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.settings import TrainSettings
+from regard.config.settings import TrainSettings
 from regard.training.interrupts import Interrupted
 from regard.training.loop import Result, fit
-from regard.training.task import Term
+from regard.training.objective import Term
 
 VOCAB = 11
 

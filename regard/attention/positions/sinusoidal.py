@@ -1,0 +1,64 @@
+"""Sinusoidal positions (Vaswani et al. 2017, section 3.5).
+
+    PE(pos, 2i) = sin(pos ω_i)    PE(pos, 2i+1) = cos(pos ω_i)    ω_i = 10000^(-2i/dim)
+
+Moving by k is one rotation, the same for every place: PE(pos + k) = M^k PE(pos), where M^k has the blocks
+[[cos kω, sin kω], [-sin kω, cos kω]] for the (sin, cos) order.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.attention.positions.position_encoding import Positions
+from regard.attention.token_positions import At, indices
+from regard.errors import UserError
+
+
+def frequencies(dim: int, base: float = 10_000.0, device: torch.device | None = None) -> Tensor:
+    """ω_i, (dim/2,), in float64 so that far positions stay exact."""
+    if base <= 0:
+        raise UserError(f"the base of positions must be above 0, and was given {base}")
+    return base ** (-torch.arange(0, dim, 2, dtype=torch.float64, device=device) / dim)
+
+
+def table(at: Tensor, dim: int, base: float = 10_000.0) -> Tensor:
+    """PE at these places, (..., dim), in float64."""
+    angle = at.double()[..., None] * frequencies(dim, base, at.device)
+    return torch.stack((angle.sin(), angle.cos()), -1).flatten(-2)
+
+
+def shift(k: float, dim: int, base: float = 10_000.0) -> Tensor:
+    """M^k, (dim, dim), with PE(pos + k) = M^k PE(pos) for every pos."""
+    angle = k * frequencies(dim, base)
+    cos, sin = angle.cos(), angle.sin()
+    blocks = torch.stack((torch.stack((cos, sin), -1), torch.stack((-sin, cos), -1)), -2)
+    return torch.block_diag(*blocks)
+
+
+class Sinusoidal(Positions):
+    name, title, kind = "sinusoidal", "sinusoidal (Vaswani 2017)", "embed"
+
+    def __init__(self, dim: int, heads: int, *, base: float = 10_000.0):
+        super().__init__(dim, heads)
+        if dim % 2:
+            raise UserError(f"sinusoidal positions pair sines with cosines and want an even width; given {dim}")
+        self.base = base
+        self._cache = torch.empty(0, dim)
+
+    def embed(self, x: Tensor, at: At) -> Tensor:
+        if isinstance(at, range) and at.start >= 0:
+            kept = self._cache  # looked up once: another thread may put a shorter one there
+            if at.stop > len(kept) or kept.device != x.device:
+                self._cache = kept = self.table(torch.arange(max(256, 2 * at.stop), device=x.device)).float()
+            return x + kept[at.start : at.stop].to(x.dtype)
+        return x + self.table(indices(at, x.device)).to(x.dtype)
+
+    def table(self, at: Tensor) -> Tensor:
+        """PE at these places, (..., dim), in float64."""
+        return table(at, self.dim, self.base)
+
+    def shift(self, k: float) -> Tensor:
+        """The rotation that moves every position by k."""
+        return shift(k, self.dim, self.base)

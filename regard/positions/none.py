@@ -1,9 +1,0 @@
-"""No positions: content alone. Without a causal or local mask the order of the words then cannot be seen."""
-
-from __future__ import annotations
-
-from regard.positions.base import Positions
-
-
-class NoPositions(Positions):
-    name, title, kind = "none", "none", "none"

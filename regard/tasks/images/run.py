@@ -1,0 +1,96 @@
+"""A trained classifier of pictures in Python: predict, evaluate, look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.data import image_source
+from regard.data.labels import numbers
+from regard.errors import UserError
+from regard.tasks.base_run import Run
+from regard.tasks.classify.metrics import by_class, measures, most_frequent
+from regard.tasks.classify.run import Prediction
+from regard.tasks.image_input import fits, known, read
+from regard.tasks.images.objective import probabilities
+
+
+class ImageRun(Run):
+    """A run of `images`."""
+
+    @property
+    def verbs(self) -> tuple[str, ...]:
+        return ("predict", "evaluate", "look")
+
+    @property
+    def labels(self) -> list[str]:
+        return self.config["labels"]
+
+    @property
+    def text_column(self) -> str | None:
+        """Of a table of pictures' names: whichever there is."""
+        return None
+
+    @property
+    def side(self) -> int:
+        return self.settings.data.size
+
+    def probabilities(self, pictures: np.ndarray) -> np.ndarray:
+        """p(class) for each picture (n, side, side, 3) of bytes, (n, classes)."""
+        return probabilities(self.net, pictures)
+
+    def predict(self, text: str | Path | Sequence[str | Path], say: Callable[[str], Any] = print) -> Any:
+        """The class of a picture, or of each of several: files by their names."""
+        one = isinstance(text, str | Path)
+        made = []
+        for path in [text] if isinstance(text, str | Path) else text:
+            source = image_source.files(path)
+            if len(source.names) > 1:
+                raise UserError(f"{path} holds {len(source.names):,} pictures; name one, or use `regard evaluate`")
+            row = self.probabilities(read(self, source, say).array)[0]
+            chances = {label: float(p) for label, p in zip(self.labels, row, strict=True)}
+            made.append(Prediction(max(chances, key=chances.__getitem__), chances))
+        return made[0] if one else made
+
+    def evaluate(self, data: str | Path, *, say: Callable[[str], Any] = print) -> dict[str, Any]:
+        """Accuracy, macro-F1 and loss on a folder with one subfolder a class, and the numbers of each class."""
+        from regard.tasks.images.task import classes_of
+
+        found, names, _ = classes_of(data, self.settings.data, known(self), say)
+        fits(self, found.array, data)
+        truth, chances = numbers(names, self.labels, str(data)), self.probabilities(found.array)
+        measured: dict[str, Any] = {"rows": len(names), **measures(chances, truth)}
+        measured["most_frequent"] = most_frequent(truth)
+        return {**measured, "classes": by_class(chances, truth, self.labels)}
+
+    def measuring(self, files: Sequence[str | Path], rows: int) -> Callable[[], dict[str, float]]:
+        """What `regard heads` asks again and again: loss and accuracy on at most so many pictures, of all classes."""
+        from regard.tasks.images.task import classes_of
+
+        found, names, _ = classes_of(files[0], self.settings.data, known(self), lambda line: None)
+        fits(self, found.array, files[0])
+        chosen = np.unique(np.linspace(0, len(names) - 1, min(rows, len(names))).round().astype(int))
+        pictures, truth = found.array[chosen], numbers([names[i] for i in chosen], self.labels, str(files[0]))
+
+        def asked() -> dict[str, float]:
+            said = measures(self.probabilities(pictures), truth)
+            return {name: float(said[name]) for name in ("loss", "accuracy")}
+
+        return asked
+
+    def look(
+        self,
+        text: str | Path,
+        *,
+        label: str | None = None,
+        faithful: bool = True,
+        changes: Sequence[Any] = (),
+    ) -> Any:
+        """A page that shows where the model looks in a picture (its file), asked about its prediction or about another
+        class; in a notebook it shows itself. `changes`: what if (regard.explain.interventions)."""
+        from regard.tasks.images.look import look
+
+        return look(self, text, label=label, faithful=faithful, changes=changes)

@@ -1,0 +1,193 @@
+"""Compare language models: nats a token of the test text.
+
+An item is a stretch of the test text of one window or more, scored by itself; neighbours come from the same text, so
+intervals are as if stretches were drawn one by one. All designs must cut the text into the same tokens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from regard.data import chunks
+from regard.data.corpus import Corpus
+from regard.data.tokenizer import MASK, SPECIAL
+from regard.data.train_valid_split import duplicates
+from regard.data.vocabulary import Vocabulary
+from regard.errors import UserError
+from regard.tasks.comparison import PARTS, Measure, Say, Scored, mean, stats_of
+from regard.tasks.language.run import objective
+
+MOST = 400
+"""Stretches of the test text."""
+VALID = 2**32 - 1
+"""The epoch by which words are hidden for validation, and here."""
+SHOWN = 40
+"""Tokens around a word that are shown."""
+MARK = SPECIAL[MASK]
+LONG = 30
+"""Characters from which on a line that stands in two parts is counted: short ones repeat in any text."""
+
+
+def _perplexity(sums: np.ndarray) -> np.ndarray:
+    return np.exp(np.minimum(mean(sums), 700.0))
+
+
+MEASURES = (
+    Measure("loss", "min", "number", "nats a token (of masked or blank words: of those)", mean, top=math.inf),
+    Measure("perplexity", "min", "number", "exp of the nats a token", _perplexity, top=math.inf),
+)
+
+JUDGED = False
+QUALITY = "nats a token"
+
+
+def deal(settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path, say: Say) -> dict[str, Any]:
+    """The last lines are for the test, those before for validation: a text goes on, and lines by chance would be known
+    from their neighbours."""
+    given = settings.data
+    lines = {"train": _lines(given.train, say)}
+    for part, files, size in (
+        ("test", test, share),
+        ("valid", None if given.valid is None else [given.valid], given.valid_fraction),
+    ):
+        if files is not None:
+            lines[part] = _lines(files, say)
+        else:
+            lines["train"], lines[part] = _cut(lines["train"], size)
+    for part, made in lines.items():
+        (folder / f"{part}.txt").write_text("".join(made), encoding="utf-8")
+    long = {part: [line for line in made if len(line) >= LONG] for part, made in lines.items()}
+    return {
+        "items": {part: len(lines[part]) for part in PARTS},
+        "repeated": {
+            "test in training": duplicates(long["train"], long["test"]),
+            "validation in training": duplicates(long["train"], long["valid"]),
+        },
+        "evidence": False,
+    }
+
+
+def _lines(files: Sequence[str], say: Say) -> list[str]:
+    found, notes = chunks.find(files)
+    for note in notes:
+        say(note)
+    blocks = (block.data.decode("utf-8", "replace") for file in found for block in chunks.blocks(file))
+    return "".join(blocks).splitlines(keepends=True)
+
+
+def _cut(lines: list[str], share: float) -> tuple[list[str], list[str]]:
+    """The last so many characters, from the beginning of a line."""
+    ends = np.cumsum([len(line) for line in lines])
+    at = int(np.searchsorted(ends, (1 - share) * ends[-1])) if len(lines) else 0
+    if not 0 < at < len(lines):
+        raise UserError(f"{len(lines)} lines of text cannot be cut into parts; more of it is wanted, or parts as files")
+    return lines[:at], lines[at:]
+
+
+def data(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
+    files = {"train": [str(folder / "train.txt")], "valid": str(folder / "valid.txt")}
+    return {**files, "cache": str(folder / "tokens")}  # once for all runs
+
+
+def score(run: Any, folder: Path, say: Say) -> Scored:
+    text, learnt, edges = _stretches(run, folder)
+    rows = []
+    for start, stop in pairwise(edges):
+        found = learnt.evaluate(run.net, text.part(start, stop))
+        rows.append((found["loss"] * (stop - start), stop - start))
+    stats = np.array(rows, np.float64)
+    said = [{"loss": nats / count, "tokens": int(count)} for nats, count in rows]
+    return Scored({"loss": stats, "perplexity": stats}, said)
+
+
+def _stretches(run: Any, folder: Path) -> tuple[Corpus, Any, list[int]]:
+    """The test text, what was learnt, and where stretches begin and end."""
+    text = Corpus.of(
+        (folder / "test.txt").read_text(encoding="utf-8"), run.words, documents=run.settings.data.documents
+    )
+    learnt = objective(run.settings, Vocabulary(run.words))
+    count = min(MOST, text.tokens // learnt.length)
+    if count < 2:
+        raise UserError(
+            f"the test text has {text.tokens:,} tokens; at least two windows of {learnt.length:,} are wanted"
+        )
+    return text, learnt, np.linspace(0, text.tokens, count + 1).astype(int).tolist()
+
+
+def ask(run: Any, folder: Path, count: int) -> list[Callable[[], Any]]:
+    """The chances of the next word (or of those in blanks) after a window."""
+    text = Corpus.of((folder / "valid.txt").read_text(encoding="utf-8"), run.words)
+    length = min(run.settings.data.block, text.tokens)
+    starts = np.linspace(0, text.tokens - length, count).astype(int)
+
+    def one(start: int) -> Any:
+        ids = torch.from_numpy(text.read(np.array([start]), length))
+        with torch.no_grad():
+            return run.net(ids, places=torch.tensor([length - 1]))
+
+    return [lambda start=int(start): one(start) for start in starts]
+
+
+def look(run: Any, folder: Path, item: int, faithful: bool) -> dict[str, Any] | None:
+    return None  # what is looked at is one word of a stretch, which `items` chooses
+
+
+def quality(file: Path) -> np.ndarray:
+    nats = stats_of(file, "loss")
+    return -nats[:, 0] / nats[:, 1]
+
+
+def items(folder: Path, numbers: Sequence[int], runs: Sequence[Any]) -> list[dict[str, Any]]:
+    """Of each stretch the word of which the runs think most differently: what stands before it, and what each says."""
+    read = [_stretches(run, folder) for run in runs]
+    return [_word(runs, read, number) for number in numbers]
+
+
+def _word(runs: Sequence[Any], read: Sequence[tuple[Corpus, Any, list[int]]], number: int) -> dict[str, Any]:
+    text, _, edges = read[0]
+    ids = text.read(np.array([edges[number]]), edges[number + 1] - edges[number])[0].tolist()
+    told = {"text": runs[0].speller.text(ids), "truth": ""}
+    if {run.objective for run in runs} not in ({"causal"}, {"masked"}, {"blank"}):
+        return told
+    batches = [
+        made.batch(t.part(*e[number : number + 2]), np.zeros(1, int), np.zeros(1, int), VALID) for t, made, e in read
+    ]
+    first = batches[0]
+    if any(not torch.equal(b.ids, first.ids) or not torch.equal(b.targets, first.targets) for b in batches):
+        return told
+    places = torch.arange(first.ids.numel()) if first.places is None else first.places
+    if not len(places):
+        return told
+    logs = [_logs(run.net, batch, places) for run, batch in zip(runs, batches, strict=True)]
+    targets = first.targets.flatten()
+    of_truth = torch.stack([log.gather(-1, targets[:, None])[:, 0] for log in logs])  # (runs, places)
+    at = int((of_truth.max(0).values - of_truth.min(0).values).argmax())
+    said = []
+    for run, log, truth in zip(runs, logs, of_truth, strict=True):
+        top = int(log[at].argmax())
+        said.append(f"{_spelled(run, top)} ({log[at, top].exp():.1%}), and the true word with {truth[at].exp():.1%}")
+    place, row, spell = int(places[at]), first.ids.flatten().tolist(), runs[0].speller.text
+    if runs[0].objective == "causal":
+        asked = spell(row[max(0, place + 1 - SHOWN) : place + 1])
+    else:
+        asked = f"{spell(row[max(0, place - SHOWN) : place])} {MARK} {spell(row[place + 1 : place + 1 + SHOWN])}"
+    return {"text": asked, "truth": _spelled(runs[0], int(targets[at])), "said": said, "asked": asked}
+
+
+@torch.no_grad()
+def _logs(net: Any, batch: Any, places: torch.Tensor) -> torch.Tensor:
+    """log p of every word at the places."""
+    given = {} if batch.segments is None else {"segments": batch.segments}
+    found = net(batch.ids, places=places, **given)
+    logits = (found[0] if isinstance(found, tuple) else found).float()
+    return logits - logits.logsumexp(-1, keepdim=True)
+
+
+def _spelled(run: Any, id: int) -> str:
+    return run.speller.text([id]).replace("\n", "⏎").strip() or run.words.token(id)

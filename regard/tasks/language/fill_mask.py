@@ -1,0 +1,88 @@
+"""A language model fills in: what stands at each [MASK] of a text, with its chance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from regard.data.tokenizer import BOS, MASK, SEP, SPECIAL
+from regard.decoding import Sampling, mask_filling
+from regard.errors import UserError
+from regard.tasks.language.generate_text import NEVER
+
+if TYPE_CHECKING:
+    from regard.tasks.language.run import LanguageModel
+
+MARK = SPECIAL[MASK]
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A guess for one [MASK]: the words, their chance, and the text with them in it (other masks left as they are)."""
+
+    words: str
+    probability: float
+    text: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def guesses(
+    run: LanguageModel, text: str, *, top: int, tokens: int, seed: int, say: Callable[[str], Any]
+) -> list[list[Filled]]:
+    """For each [MASK] of the text the likeliest guesses."""
+    parts = text.split(MARK)
+    if len(parts) < 2:
+        raise UserError(f'the text has no {MARK}; write one where words are missing: "The {MARK} sat"')
+    if run.words.kind == "bpe":  # there a space belongs to the word after it, which is the one that is missing
+        ids = [run.words.encode(part.removesuffix(" ")).ids for part in parts[:-1]]
+        ids.append(run.words.encode(parts[-1]).ids)
+    else:
+        ids = [run.words.encode(part).ids for part in parts]
+    if run.objective == "span":
+        found = [_spans(run, ids, top, tokens, seed, say)]
+    else:
+        found = _words(run, ids, top, say)
+    return [[_filled(run, parts, place, guess) for guess in row] for place, row in enumerate(found)]
+
+
+def _words(
+    run: LanguageModel, parts: list[list[int]], top: int, say: Callable[[str], Any]
+) -> list[list[mask_filling.Guess]]:
+    whole = list(parts[0])
+    for part in parts[1:]:
+        whole += [MASK, *part]
+    if run.objective == "masked" and run.settings.corruption.next_sentence:  # rows of training looked like this
+        whole = [BOS, *whole, SEP]
+    block = run.settings.data.block
+    if len(whole) > block:
+        say(f"the text has {len(whole):,} tokens; the model sees the {block} around each {MARK}, as in training")
+    return mask_filling.words(run.net, whole, top=top, never=range(len(SPECIAL)), window=block)
+
+
+def _spans(
+    run: LanguageModel, parts: list[list[int]], top: int, tokens: int, seed: int, say: Callable[[str], Any]
+) -> list[mask_filling.Guess]:
+    if len(parts) > 2:
+        raise UserError(f"a model of spans fills one {MARK}, and the text has {len(parts) - 1}; fill one after another")
+    prefix, suffix = parts
+    block = run.settings.data.block
+    tokens = min(tokens, max(1, block // 2))  # the longest span of training
+    room = block - tokens - 2
+    if len(prefix) + len(suffix) > room:
+        before = max(room - len(suffix), room // 2)
+        prefix = prefix[-before:] if before else []
+        suffix = suffix[: room - len(prefix)]
+        say(f"the text is longer than a window of {block} tokens: the model sees what is near the {MARK}")
+    drawn = Sampling(seed=seed)
+    return mask_filling.spans(run.writer(), prefix, suffix, top=top, tokens=tokens, sampling=drawn, never=NEVER)
+
+
+def _filled(run: LanguageModel, parts: list[str], place: int, guess: mask_filling.Guess) -> Filled:
+    """The guess as text; in the text it stands where the mask was, with the space that belongs to it."""
+    before = parts[place].removesuffix(" ") if run.words.kind == "bpe" else parts[place]
+    words = run.speller.text(guess.ids, after=before)
+    left = MARK.join([*parts[:place], before])
+    return Filled(words.strip() or words, guess.probability, left + words + MARK.join(parts[place + 1 :]))

@@ -1,0 +1,5 @@
+"""What a layer, a model or a run costs: by formula, and counted on the computation itself."""
+
+from regard.theory.cost.trace import Trace
+
+__all__ = ["Trace"]

@@ -1,0 +1,74 @@
+"""ALiBi against its formula and against Hugging Face's Bloom."""
+
+import pytest
+import torch
+from transformers.models.bloom.modeling_bloom import build_alibi_tensor
+
+from regard.attention.positions import build
+from regard.attention.positions.alibi import slopes
+from regard.attention.token_positions import Grid, Places
+from regard.layers import MultiHead
+
+STRETCHES = [(range(5), range(7)), (range(6, 9), range(2, 13)), (range(9, 10), range(10))]
+
+
+def test_slopes_of_the_paper():
+    assert slopes(8) == [2.0**-i for i in range(1, 9)]
+    assert slopes(1) == [2.0**-8]
+    assert slopes(12)[8:] == [2.0**-0.5, 2.0**-1.5, 2.0**-2.5, 2.0**-3.5]
+
+
+@pytest.mark.parametrize("heads", [1, 2, 3, 5, 7, 8, 12, 13])
+def test_equal_to_bloom_up_to_a_constant_in_each_row(heads):
+    n = 11
+    ours = build("alibi", 4 * heads, heads).bias(range(n), range(n))
+    theirs = build_alibi_tensor(torch.ones(1, n), heads, torch.float32).view(1, heads, 1, n)
+    causal = torch.ones(n, n, dtype=torch.bool).tril()
+    weights = [b.expand(1, heads, n, n).masked_fill(~causal, -torch.inf).softmax(-1) for b in (ours, theirs)]
+    torch.testing.assert_close(*weights)
+
+
+@pytest.mark.parametrize(("q_at", "k_at"), STRETCHES)
+def test_every_way_to_say_the_places(q_at, k_at):
+    alibi = build("alibi", 12, 3)
+    found = alibi.bias(q_at, k_at)
+    assert found.shape == (1, 3, len(q_at), len(k_at))
+    for h in range(3):
+        for i, p in enumerate(q_at):
+            for j, s in enumerate(k_at):
+                assert float(found[0, h, i, j]) == pytest.approx(-slopes(3)[h] * abs(p - s))
+    q, k = torch.tensor(q_at), torch.tensor(k_at)
+    torch.testing.assert_close(alibi.bias(q, k_at), found)
+    torch.testing.assert_close(alibi.bias(q, k), found)
+    torch.testing.assert_close(alibi.bias(q.expand(2, -1), k), found.expand(2, -1, -1, -1))
+    torch.testing.assert_close(alibi.bias(q_at, k.expand(2, -1)), found.expand(2, -1, -1, -1))
+
+
+def test_rows_of_a_batch_may_stand_elsewhere():
+    alibi = build("alibi", 12, 3)
+    q, k = torch.tensor([[0, 1], [5, 9]]), torch.tensor([[0, 1, 2], [7, 8, 9]])
+    found = alibi.bias(q, k)
+    torch.testing.assert_close(found[1], -torch.tensor(slopes(3))[:, None, None] * torch.tensor([[2, 3, 4], [2, 1, 0]]))
+
+
+def test_a_grid_counts_as_a_line():
+    alibi = build("alibi", 12, 3)
+    torch.testing.assert_close(alibi.bias(Grid(2, 3), Grid(2, 3)), alibi.bias(range(6), range(6)))
+
+
+def test_nothing_is_trained_or_saved():
+    alibi = build("alibi", 12, 3)
+    assert not list(alibi.parameters())
+    assert not alibi.state_dict()
+
+
+def test_in_a_layer_near_keys_weigh_more():
+    layer = MultiHead(12, 3, "dot", positions="alibi")
+    with torch.no_grad():
+        layer.mechanism.qkv.weight.zero_()
+    mechanism = layer.mechanism
+    x = torch.randn(1, 5, 12)
+    keys, _ = mechanism.remember(x, range(5))
+    weights = mechanism.score(mechanism.query(x, range(5)), keys, Places(range(5), range(5))).weights()
+    assert (weights[:, :, 0].diff(dim=-1) < 0).all()
+    assert (weights[:, :, 4].diff(dim=-1) > 0).all()

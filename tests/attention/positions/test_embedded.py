@@ -1,0 +1,77 @@
+"""Positions that are added to the embeddings: learned and axial."""
+
+import pytest
+import torch
+
+from regard.attention.positions import build
+from regard.attention.positions.sinusoidal import table
+from regard.attention.token_positions import Grid
+from regard.errors import UserError
+
+DIM = 20
+
+
+def test_learned_is_a_row_for_each_place():
+    learned = build("learned:length=13", DIM, 2)
+    x = torch.randn(2, 5, DIM)
+    torch.testing.assert_close(learned.embed(x, range(8, 13)), x + learned.table[8:13])
+    at = torch.tensor([[0, 3, 3, 12, 1], [5, 4, 3, 2, 1]])
+    torch.testing.assert_close(learned.embed(x, at), x + learned.table[at])
+    torch.testing.assert_close(learned.embed(x, at[0]), x + learned.table[at[0]])
+
+
+def test_learned_gradients_add_up_where_a_place_comes_twice():
+    learned = build("learned:length=7", 4, 2)
+    at = torch.tensor([[0, 3, 3], [3, 6, 0]])
+    learned.embed(torch.zeros(2, 3, 4), at).sum().backward()
+    assert learned.table.grad is not None
+    assert learned.table.grad[:, 0].tolist() == [2, 0, 0, 3, 0, 0, 1]
+
+
+@pytest.mark.parametrize("at", [range(14), range(13, 14), torch.tensor([[0, 13]]), Grid(2, 7)])
+def test_past_the_length_is_an_error(at):
+    with pytest.raises(UserError, match=r"learned positions knows the places 0 to 12, and was given place 13"):
+        build("learned:length=13", DIM, 2).embed(torch.randn(1, 1, DIM), at)
+
+
+def test_before_the_first_place_is_an_error():
+    with pytest.raises(UserError, match=r"was given place -1; count from 0"):
+        build("learned:length=13", DIM, 2).embed(torch.randn(1, 2, DIM), torch.tensor([-1, 0]))
+    with pytest.raises(UserError, match="length must be at least 1"):
+        build("learned:length=0", DIM, 2)
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_axial_says_row_and_column(learned):
+    axial = build(f"axial:learned={learned}", DIM, 2)
+    x = torch.randn(2, 15, DIM).double()
+    found = axial.embed(x, Grid(3, 5)) - x
+    line = [t.double() for t in axial.tables] if learned else [table(torch.arange(9), DIM // 2)] * 2
+    for y in range(3):
+        for column in range(5):
+            expected = torch.cat((line[0][y], line[1][column]))
+            torch.testing.assert_close(found[1, y * 5 + column], expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_a_sequence_is_a_picture_of_height_one(learned):
+    axial = build(f"axial:learned={learned}", DIM, 2)
+    x = torch.randn(2, 7, DIM)
+    plain = axial.embed(x, Grid(1, 7))
+    torch.testing.assert_close(axial.embed(x, range(7)), plain)
+    torch.testing.assert_close(axial.embed(x, torch.arange(7)), plain)
+    torch.testing.assert_close(axial.embed(x, torch.arange(7).expand(2, -1)), plain)
+    torch.testing.assert_close(axial.embed(x[:, 4:], range(4, 7)), plain[:, 4:])
+
+
+def test_every_place_of_a_picture_is_distinct():
+    places = build("axial", DIM, 2).embed(torch.zeros(1, 13 * 11, DIM), Grid(13, 11))[0]
+    apart = torch.cdist(places, places) + torch.eye(13 * 11) * 9
+    assert float(apart.min()) > 0.05
+
+
+def test_axial_bad_sizes():
+    with pytest.raises(UserError, match="want a width that 4 divides; given 6"):
+        build("axial", 6, 2)
+    with pytest.raises(UserError, match="axial positions along columns knows the places 0 to 4, and was given place 6"):
+        build("axial:learned=true,length=5", DIM, 2).embed(torch.zeros(1, 7, DIM), Grid(1, 7))

@@ -1,0 +1,36 @@
+"""Relative positions on a picture: by rows and columns, and not by the order of the flattened places."""
+
+import pytest
+import torch
+
+from regard.attention.positions import build
+from regard.attention.token_positions import Grid, Places
+from regard.layers.spatial_attention import Spatial
+
+
+def test_by_hand():
+    made = build("relative-2d:clip=2", 8, 2)
+    grid, rows, columns = Grid(3, 4), *made.tables
+    found = made.bias(grid, grid)
+    assert found.shape == (1, 2, 12, 12)
+    for i in range(12):
+        for j in range(12):
+            dy, dx = j // 4 - i // 4, j % 4 - i % 4
+            want = rows[:, max(-2, min(2, dy)) + 2] + columns[:, max(-2, min(2, dx)) + 2]
+            torch.testing.assert_close(found[0, :, i, j], want)
+
+
+def test_the_end_of_a_row_is_not_beside_the_beginning_of_the_next():
+    found = build("relative-2d", 8, 2).bias(Grid(4, 4), Grid(4, 4))[0]
+    assert not torch.allclose(found[:, 3, 4], found[:, 0, 1])
+    torch.testing.assert_close(found[:, 0, 5], found[:, 10, 15])  # one down and one to the right, anywhere
+
+
+@pytest.mark.parametrize("mechanism", ["local:window=5", "local-2d:window=2"])
+def test_blocks_and_tiles_add_what_the_whole_does(mechanism):
+    torch.manual_seed(0)
+    score = Spatial(12, 3, mechanism, positions="relative-2d:clip=3").attention.mechanism.score
+    grid = Grid(17, 19)
+    query, key, value = (torch.randn(2, 3, len(grid), 4) for _ in range(3))
+    scores = score(query, key, Places(grid, grid))
+    torch.testing.assert_close(scores.attend(value), scores.read(scores.weights(), value), atol=1e-5, rtol=1e-4)

@@ -1,0 +1,94 @@
+"""Sinusoidal positions: the paper's formula, and moving by k as one rotation that is the same everywhere."""
+
+import math
+
+import pytest
+import torch
+
+from regard.attention.positions import build
+from regard.attention.token_positions import Grid
+from regard.errors import UserError
+
+DIM = 14
+NAMES = ["sinusoidal", "sinusoidal-halves"]
+
+
+def pe(name, at):
+    """What is added at these places, in float64."""
+    return build(name, DIM, 2).table(at)
+
+
+def test_the_papers_formula():
+    """PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos of the same."""
+    found = build("sinusoidal", DIM, 2).embed(torch.zeros(1, 300, DIM), range(300))[0]
+    for pos in (0, 1, 17, 299):
+        for i in range(DIM // 2):
+            angle = pos / 10_000 ** (2 * i / DIM)
+            assert float(found[pos, 2 * i]) == pytest.approx(math.sin(angle), abs=1e-6)
+            assert float(found[pos, 2 * i + 1]) == pytest.approx(math.cos(angle), abs=1e-6)
+
+
+def test_halves_are_the_same_waves_sines_first():
+    at = torch.arange(29)
+    pairs, halves = pe("sinusoidal", at), pe("sinusoidal-halves", at)
+    assert torch.equal(halves, torch.cat((pairs[:, 0::2], pairs[:, 1::2]), -1))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("k", [1, 5, -3, 1000, 0.5])
+def test_shift_moves_every_position_by_k(name, k):
+    at = torch.tensor([0.0, 1.0, 2.0, 13.0, 511.0, 4999.0])
+    move = build(name, DIM, 2).shift(k)
+    torch.testing.assert_close(pe(name, at) @ move.t(), pe(name, at + k), rtol=0, atol=1e-9)
+    assert (pe(name, at + k) - pe(name, at)).abs().max() > 0.1  # else there would be nothing to move
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shift_is_a_rotation_and_shifts_add_up(name):
+    place = build(name, DIM, 2)
+    move, eye = place.shift(7), torch.eye(DIM, dtype=torch.float64)
+    torch.testing.assert_close(move @ move.t(), eye)
+    assert float(torch.linalg.det(move)) == pytest.approx(1)
+    torch.testing.assert_close(move @ place.shift(-7), eye)
+    torch.testing.assert_close(torch.linalg.matrix_power(place.shift(1), 7), move)
+    torch.testing.assert_close(place.shift(3) @ place.shift(4), move)
+
+
+def test_the_sign_of_the_sines():
+    """[[cos kω, sin kω], [-sin kω, cos kω]] for the (sin, cos) order, block by block; the first ω is 1."""
+    move = build("sinusoidal", DIM, 2).shift(2)
+    block = [[math.cos(2), math.sin(2)], [-math.sin(2), math.cos(2)]]
+    torch.testing.assert_close(move[:2, :2], torch.tensor(block, dtype=torch.float64))
+    assert not move[:2, 2:].any()
+    assert not move[2:, :2].any()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_position_is_distinct(name):
+    table = pe(name, torch.arange(3000))
+    assert float((torch.cdist(table, table) + 9 * torch.eye(3000)).min()) > 0.01
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_way_to_say_the_places(name):
+    place, x = build(name, DIM, 2), torch.randn(2, 6, DIM)
+    for start in (0, 1000, -4):  # before the first place too, as with padding on the left
+        plain = place.embed(x, range(start, start + 6))
+        at = torch.arange(start, start + 6)
+        assert plain.shape == x.shape
+        torch.testing.assert_close(place.embed(x, at), plain)
+        torch.testing.assert_close(place.embed(x, at.expand(2, -1)), plain)
+    torch.testing.assert_close(place.embed(x, Grid(2, 3)), place.embed(x, range(6)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_odd_widths_are_refused(name):
+    with pytest.raises(UserError, match="want an even width; given 7"):
+        build(name, 7, 1)
+
+
+@pytest.mark.parametrize("name", [*NAMES, "axial", "rotary"])
+def test_a_base_that_is_none_is_refused(name):
+    place, x = build(f"{name}:base=0", 12, 1), torch.randn(1, 3, 12)
+    with pytest.raises(UserError, match="base of positions must be above 0, and was given 0"):
+        place.rotate(place.embed(x, range(3))[:, None], range(3))

