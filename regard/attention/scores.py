@@ -49,7 +49,7 @@ class Scores(Protocol):
 
 
 @dataclass(frozen=True)
-class Dot:
+class DotScores:
     """scale · query · keyᵀ + bias (Vaswani et al. 2017, eq. 1), by the fused kernel."""
 
     query: Tensor

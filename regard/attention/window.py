@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention.masks import Mask
-from regard.attention.scores import Dot, normalise
+from regard.attention.scores import DotScores, normalise
 from regard.attention.token_positions import At, Grid, Places, distances
 from regard.errors import UserError
 
@@ -168,11 +168,11 @@ class Banded:
         bias = self.bias(start + column[blocks.left : blocks.left + blocks.size], start + column)
         return None if bias is None else bias.repeat(self.query.shape[0] if bias.shape[0] > 1 else 1, 1, 1, 1)
 
-    def _dense(self, mask: Mask | None) -> tuple[Dot, Mask | None]:
+    def _dense(self, mask: Mask | None) -> tuple[DotScores, Mask | None]:
         """The same as a plain dot product, the band being a mask of pairs where it hides anything."""
         p = self.places
         bias = None if self.bias is None else self.bias(p.q_at, p.k_at)
-        dot = Dot(self.query, self.key, p, self.scale, bias)
+        dot = DotScores(self.query, self.key, p, self.scale, bias)
         if _all_near(p, self.window, mask is not None and mask.causal):
             return dot, mask
         near = distances(p.q_at, p.k_at, self.query.device).abs() <= self.window

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention.masks import Mask
-from regard.attention.scores import Dot
+from regard.attention.scores import DotScores
 from regard.attention.token_positions import At, Grid, Places
 from regard.attention.window import Blocks
 
@@ -108,11 +108,11 @@ class Tiled:
             return allowed
         return torch.where(allowed, bias.to(query.dtype).repeat(b if bias.shape[0] > 1 else 1, 1, 1, 1), -torch.inf)
 
-    def _dense(self, mask: Mask | None) -> tuple[Dot, Mask]:
+    def _dense(self, mask: Mask | None) -> tuple[DotScores, Mask]:
         """The same as a plain dot product, the neighbourhood being a mask of pairs."""
         p, mask = self.places, mask or Mask()
         y, x = self.grid.coordinates(self.query.device)
         near = ((y[:, None] - y).abs() <= self.window) & ((x[:, None] - x).abs() <= self.window)
         bias = None if self.bias is None else self.bias(p.q_at, p.k_at)
         pairs = near[None, None] if mask.pairs is None else near & mask.pairs
-        return Dot(self.query, self.key, p, self.scale, bias), replace(mask, pairs=pairs)
+        return DotScores(self.query, self.key, p, self.scale, bias), replace(mask, pairs=pairs)

@@ -25,7 +25,7 @@ from regard import kernels
 from regard.attention.kv_cache import Memory
 from regard.attention.mechanisms.dot import DotMechanism
 from regard.attention.mechanisms.qkv_projection import QKV
-from regard.attention.scores import Dot
+from regard.attention.scores import DotScores
 from regard.attention.token_positions import At, Places
 from regard.decoding.inplace_kv_cache import Cache
 from regard.decoding.quantized_linear import Linear, Make, linear
@@ -155,7 +155,7 @@ def attend(q: Tensor, keys: Tensor, values: Tensor, seen: Seen) -> Tensor:
     products are faster on several threads."""
     if isinstance(seen, Stretch):
         return kernels.attend(q, keys, values, seen.path, seen.first, seen.last)
-    scores = Dot(q, keys, _NOWHERE, 1.0, seen)
+    scores = DotScores(q, keys, _NOWHERE, 1.0, seen)
     if q.shape[2] == 1 or q.shape[2] > 16 or q.numel() <= _FEW:
         context = scores.attend(values)
     else:

@@ -15,7 +15,7 @@ from regard.attention.masks import Mask
 from regard.attention.mechanisms import MECHANISMS
 from regard.attention.mechanisms.dot import DotMechanism
 from regard.attention.positions import POSITIONS
-from regard.attention.scores import Attend, Dense, Dot, normalise
+from regard.attention.scores import Attend, Dense, DotScores, normalise
 from regard.attention.token_positions import Places
 from regard.errors import UserError
 from regard.inspect import record
@@ -90,7 +90,7 @@ def test_heads_read_their_own_part():
 def test_a_bias_is_added_to_the_logits():
     nothing = torch.zeros(1, 1, 1, 2)
     bias = torch.tensor([0.0, LN3, LN2]).view(1, 1, 1, 3)
-    scores = Dot(nothing, torch.zeros(1, 1, 3, 2), Places(range(1), range(3)), 1.0, bias)
+    scores = DotScores(nothing, torch.zeros(1, 1, 3, 2), Places(range(1), range(3)), 1.0, bias)
     assert torch.allclose(scores.weights()[0, 0, 0], torch.tensor([1.0, 3.0, 2.0]) / 6)
     value = torch.tensor([6.0, 0.0, 12.0]).view(1, 1, 3, 1)
     assert float(scores.attend(value)) == pytest.approx(5)
@@ -143,7 +143,7 @@ def test_the_fused_way_reads_what_the_weights_read(heads: int, width: int, n: in
     query, key, value = (torch.randn(2, heads, s, width, generator=g, dtype=torch.float64) for s in (n, m, m))
     bias = torch.randn(1, heads, n, m, generator=g, dtype=torch.float64) if seed % 2 else None
     mask = Mask(pairs=torch.rand(2, 1, n, m, generator=g) < 0.5) if masked else None
-    scores = Dot(query, key, Places(range(n), range(m)), 0.7, bias)
+    scores = DotScores(query, key, Places(range(n), range(m)), 0.7, bias)
     assert torch.allclose(scores.attend(value, mask), scores.read(scores.weights(mask), value))
 
 

@@ -17,7 +17,7 @@ from regard.attention.kv_cache import Memory
 from regard.attention.masks import Mask
 from regard.attention.mechanisms.dot import DotMechanism
 from regard.attention.mechanisms.mechanism import Mechanism, Packed
-from regard.attention.scores import Dot, Scores
+from regard.attention.scores import DotScores, Scores
 from regard.attention.token_positions import At, Places, indices
 from regard.layers import multi_head_attention
 from regard.layers.multi_head_attention import MultiHead
@@ -29,7 +29,7 @@ from regard.testing.reference_formulas import dot
 class Wrapped:
     """Scores that pass everything on; a planted one changes one word."""
 
-    inner: Dot
+    inner: DotScores
 
     @property
     def places(self) -> Places:
@@ -140,7 +140,7 @@ class ScaleDropped(DotMechanism):
 
 class PositionBiasDropped(DotMechanism):
     def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
-        return Dot(query, keys, places, scale=self.key_width**-0.5)
+        return DotScores(query, keys, places, scale=self.key_width**-0.5)
 
 
 class ProjectionBiasDropped(DotMechanism):
@@ -345,7 +345,7 @@ class NoCost(Mechanism):
         return x[:, None], x[:, None]
 
     def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
-        return Dot(query, keys, places, 1.0)
+        return DotScores(query, keys, places, 1.0)
 
 
 PLANTED = [

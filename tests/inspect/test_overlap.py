@@ -55,10 +55,10 @@ def test_a_map_that_is_too_large_is_never_made(monkeypatch: pytest.MonkeyPatch):
     def run() -> None:
         net.pool(net.attention(x))
 
-    from regard.attention.scores import Dot
+    from regard.attention.scores import DotScores
 
-    made, weights = [], Dot.weights
-    monkeypatch.setattr(Dot, "weights", lambda self, mask=None: made.append(1) or weights(self, mask))
+    made, weights = [], DotScores.weights
+    monkeypatch.setattr(DotScores, "weights", lambda self, mask=None: made.append(1) or weights(self, mask))
     with record(net, most=80) as seen:
         run()
     assert seen.sites == ["pool.attend"]

@@ -18,7 +18,7 @@ from regard.layers import MultiHead
 def test_in_parts_equals_whole(monkeypatch, bias, hidden, part):
     torch.manual_seed(0)
     given = None if bias is None else torch.randn(bias)
-    made = scores.Dot(torch.randn(2, 3, 11, 5), torch.randn(2, 3, 13, 5), Places(range(11), range(13)), 0.4, given)
+    made = scores.DotScores(torch.randn(2, 3, 11, 5), torch.randn(2, 3, 13, 5), Places(range(11), range(13)), 0.4, given)
     mask = Mask(keys=torch.rand(2, 13) > 0.3, causal=True) if hidden else None
     whole = made.weights(mask)
     monkeypatch.setattr(scores, "PART", part)

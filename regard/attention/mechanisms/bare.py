@@ -15,7 +15,7 @@ from regard.attention.cost import Cost
 from regard.attention.mechanisms.mechanism import Mechanism, Packed, heads_apart
 from regard.attention.mechanisms.xavier_linear import projection
 from regard.attention.positions.position_encoding import Positions
-from regard.attention.scores import Dot, Scores
+from regard.attention.scores import DotScores, Scores
 from regard.attention.token_positions import At, Places
 from regard.config.validation import positive
 
@@ -59,7 +59,7 @@ class BareMechanism(Mechanism):
 
     def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
         bias = self.positions.bias(places.q_at, places.k_at)
-        return Dot(query, keys, places, scale=self.scale, bias=bias)
+        return DotScores(query, keys, places, scale=self.scale, bias=bias)
 
     def cost(self, n: int, m: int | None = None) -> Cost:
         m = n if m is None else m

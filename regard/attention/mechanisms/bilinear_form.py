@@ -11,7 +11,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from regard.attention.mechanisms.mechanism import heads_apart
-from regard.attention.scores import Dense, Dot, Scores
+from regard.attention.scores import Dense, DotScores, Scores
 from regard.attention.token_positions import Places
 
 
@@ -34,7 +34,7 @@ def against(query: Tensor, memory: Tensor, value_width: int, bias: Tensor | None
     """Query (b, h, q, d) against memory (b, 1, k, d)."""
     b, h, q, d = query.shape
     if d == value_width:
-        return Dot(query, memory.expand(b, h, -1, -1), places, scale=1.0, bias=bias)
+        return DotScores(query, memory.expand(b, h, -1, -1), places, scale=1.0, bias=bias)
     # Keys wider than values leave the fused kernel; one product for all heads then needs no copies of the memory.
     logits = (query.reshape(b, h * q, d) @ memory[:, 0].transpose(1, 2)).view(b, h, q, -1)
     return Dense(logits if bias is None else logits + bias.to(logits.dtype), places)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.attention.cost import Cost
 from regard.attention.mechanisms.qkv_projection import QKV
-from regard.attention.scores import Dot, Scores
+from regard.attention.scores import DotScores, Scores
 from regard.attention.token_positions import Places
 
 
@@ -24,7 +24,7 @@ class DotMechanism(QKV):
 
     def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
         bias = self.positions.bias(places.q_at, places.k_at)
-        return Dot(query, keys, places, scale=self.scale, bias=bias)
+        return DotScores(query, keys, places, scale=self.scale, bias=bias)
 
     def cost(self, n: int, m: int | None = None) -> Cost:
         m = n if m is None else m

@@ -16,7 +16,7 @@ from regard.attention.lookup import rows, within
 from regard.attention.mechanisms.mechanism import Mechanism, heads_apart
 from regard.attention.mechanisms.xavier_linear import projection
 from regard.attention.positions.position_encoding import Positions
-from regard.attention.scores import Dot, Scores
+from regard.attention.scores import DotScores, Scores
 from regard.attention.token_positions import At, Places
 from regard.config.validation import positive
 
@@ -63,7 +63,7 @@ class DenseSynthesizer(Mechanism):
         if self.table_bias is not None:
             bias = rows(self.table_bias, places.k_at).transpose(-2, -1)
             bias = bias.expand(query.shape[0], -1, query.shape[2], -1)
-        return Dot(query, key, places, scale=1.0, bias=bias)
+        return DotScores(query, key, places, scale=1.0, bias=bias)
 
     def cost(self, n: int, m: int | None = None) -> Cost:
         m = n if m is None else m

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.mechanisms.mechanism import heads_apart
-from regard.attention.scores import Dot
+from regard.attention.scores import DotScores
 from regard.attention.token_positions import Places
 from regard.layers.multi_head_attention import MultiHead
 from regard.theory.claim import Claim, Found, Plot
@@ -32,7 +32,7 @@ def compared(n: int, d: int) -> Trace:
     with seeded(0):
         q, k, v = (heads_apart(torch.randn(1, n, d), 1) for _ in range(3))
     with torch.no_grad(), Trace() as trace:
-        Dot(q, k, Places(range(n), range(n)), d**-0.5).attend(v)
+        DotScores(q, k, Places(range(n), range(n)), d**-0.5).attend(v)
     return trace
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import torch
 
-from regard.attention.scores import Dot
+from regard.attention.scores import DotScores
 from regard.attention.token_positions import Places
 from regard.layers.attention_pooling import divergence, redundancy
 from regard.theory.claim import Claim, Found, Plot
@@ -81,7 +81,7 @@ def grows(times: dict[str, list[float]], sizes: Sequence[int], wanted: float, se
 def _attention(n: int, d: int) -> Callable[[], object]:
     with seeded(0):
         q, k, v = (torch.randn(4, 1, n, d) for _ in range(3))
-    return lambda: Dot(q, k, Places(range(n), range(n)), d**-0.5).attend(v)
+    return lambda: DotScores(q, k, Places(range(n), range(n)), d**-0.5).attend(v)
 
 
 def _layer(name: str, n: int, d: int) -> Callable[[], object]:
