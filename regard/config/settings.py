@@ -24,58 +24,82 @@ LENGTHS = ("epochs", "steps", "budget")
 """What the length of training is counted in: one of them."""
 
 
+def setting(default: Any, help: str, *, metavar: str | None = None) -> Any:
+    """A field of a settings dataclass that documents itself: `regard train TASK --help` shows the text.
+
+    Args:
+        default: Default value of the field.
+        help: What the setting does, in one line.
+        metavar: How the value is called in the help, such as RUN.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class ImageData(DataSettings):
+        ...     size: int = setting(64, "Side of an image in pixels.")
+    """
+    return field(default=default, metadata={"help": help, "metavar": metavar})
+
+
 @dataclass(frozen=True)
 class DataSettings:
-    """What is asked of the data of every task; each adds its own, and first of all `train`."""
+    """Data settings that every task has. A task adds its own, at least `train`."""
 
-    valid: str | None = None
-    valid_fraction: float = 0.1
-    batch_tokens: int = 4096
+    valid: str | None = setting(None, "Validation file. [a fraction of the training data is held out]")
+    valid_fraction: float = setting(0.1, "Fraction of the training data that is held out without a validation file.")
+    batch_tokens: int = setting(4096, "Tokens in a batch.")
 
 
 @dataclass(frozen=True)
 class TokenizerSettings:
-    kind: str = "words"
-    vocab: int = 20_000
+    """Settings of the tokenizer that is trained on the training data."""
+
+    kind: str = setting("words", "Tokenizer: words, bpe, chars, or spaces (text that is already split into words).")
+    vocab: int = setting(20_000, "Size of the vocabulary.")
 
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """How long and how to train. The length is one of epochs, steps or budget (seconds, turned into steps by a
-    probe). `average` is the decay of a moving average of the weights, which is then evaluated and kept in their
-    place."""
+    """How long and how to train. The length is one of `epochs`, `steps` or `budget`."""
 
-    epochs: int | None = None
-    steps: int | None = None
-    budget: float | None = None
-    optimizer: str = "adamw"
-    lr: float = 1e-3
-    weight_decay: float = 0.01
-    warmup: float = 0.1
-    decay: str = "cosine"
-    clip: float = 1.0
-    accumulate: int = 1
-    evaluate_every: int | None = None
-    patience: int | None = None
-    average: float | None = None
-    checkpoint_seconds: float = 60.0
-    precision: str = "32"
-    devices: int = 1
-    nodes: int = 1
-    strategy: str = "auto"
-    threads: int | None = None
+    epochs: int | None = setting(None, "Passes over the training data. [5, unless --steps or --budget is given]")
+    steps: int | None = setting(None, "Optimizer steps, instead of epochs.")
+    budget: float | None = setting(None, "Training time, instead of epochs: 90s, 2min, 1h.")
+    optimizer: str = setting("adamw", "Optimizer: adamw or muon.")
+    lr: float = setting(1e-3, "Peak learning rate.")
+    weight_decay: float = setting(0.01, "Weight decay.")
+    warmup: float = setting(0.1, "Fraction of the steps over which the learning rate rises.")
+    decay: str = setting("cosine", "How the learning rate falls after the warmup: cosine, linear or constant.")
+    clip: float = setting(1.0, "Largest norm of the gradient; 0 for no clipping.")
+    accumulate: int = setting(1, "Compute each batch in N parts and add up their gradients.")
+    evaluate_every: int | None = setting(None, "Steps between evaluations. [chosen by the length of training]")
+    patience: int | None = setting(None, "Stop after N evaluations without improvement.")
+    average: float | None = setting(
+        None, "Decay of an exponential moving average of the weights, such as 0.999; the averaged weights are saved."
+    )
+    checkpoint_seconds: float = setting(60.0, "Seconds between checkpoints.")
+    precision: str = setting("32", "Floating-point precision: 32, auto, bf16-mixed or 16-mixed.")
+    devices: int = setting(1, "Number of processes or accelerators.")
+    nodes: int = setting(1, "Number of machines, under torchrun.")
+    strategy: str = setting("auto", "Distributed strategy: auto, ddp or fsdp.")
+    threads: int | None = setting(None, "CPU threads. [all cores]")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What to train, on what, how long. `model` is the Config dataclass that stands beside the model's code; `data` and
-    what else a task needs stand with it, in regard/runs. `origin` is the run that training starts from."""
+    """Settings of a run: what to train, on which data, for how long.
+
+    `model` is the config of the model, such as `HANConfig`. Each task has a subclass with its own `data` and more.
+    """
 
     task: str
     model: Any
     model_name: str
-    seed: int = 0
-    origin: str | None = None
+    seed: int = setting(0, "Random seed. The same seed gives the same result.")
+    origin: str | None = setting(
+        None,
+        "Run to start from: its tokenizer, sizes and weights. Or a recipe (.yaml), which is trained first.",
+        metavar="RUN",
+    )
     data: Any = field(default_factory=DataSettings)
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     train: TrainSettings = field(default_factory=TrainSettings)

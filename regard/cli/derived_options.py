@@ -1,0 +1,140 @@
+"""Build command-line options from settings dataclasses and from the signatures of methods.
+
+A field of a settings dataclass becomes an option: the field's name is the option's name, its type is the option's type,
+and `metadata["help"]` is the help text (see `regard.config.settings.setting`). A keyword-only parameter of a method such
+as `Run.evaluate` becomes an option in the same way; its help text is read from the `Args:` section of the docstring.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+SECTIONS = ("data", "tokenizer", "train")
+"""Nested settings whose fields become options. All other nested settings are set with `--set`."""
+
+NOT_OPTIONS = {"task", "model", "model_name", "data.train", *SECTIONS}
+OPTION_NAMES = {"warm_start": "from", "tokenizer.kind": "tokenizer", "model.name": "model"}
+"""Setting -> option name, where it is not the name of the field."""
+
+MODEL_OPTIONS = {
+    "model.name": "Model; `regard list` shows the models of each task.",
+    "model.mechanism": "Attention mechanism, such as local:window=64.",
+    "model.positions": "Position encoding, such as rotary.",
+}
+
+
+def settings_options(settings: type, *, default_model: str | None = None) -> list[inspect.Parameter]:
+    """Build the options of a settings dataclass, one for each scalar field, also of the nested `data`, `tokenizer` and
+    `train`.
+
+    Args:
+        settings: A dataclass, such as `ClassifySettings`.
+        default_model: Name of the model that is trained by default; shown in the help.
+
+    Returns:
+        Keyword-only parameters, annotated for Typer. A parameter is named after its setting, with `__` for the dot:
+        `train__lr`. Its value is None where the option is not given.
+    """
+    options = [
+        _option(path, str | None, text, default_model if path == "model.name" else None)
+        for path, text in MODEL_OPTIONS.items()
+    ]
+    return options + field_options(settings) + [o for name in SECTIONS for o in field_options(settings, name)]
+
+
+def field_options(settings: type, section: str = "") -> list[inspect.Parameter]:
+    """Build the options of the scalar fields of a dataclass, or of its nested dataclass `section`."""
+    cls = typing.get_type_hints(settings)[section] if section else settings
+    hints, options = typing.get_type_hints(cls), []
+    for field in dataclasses.fields(cls):
+        path = f"{section}.{field.name}" if section else field.name
+        kind = str | None if path == "train.budget" else _option_type(hints[field.name])  # a budget is 90s, 2min, 1h
+        if path in NOT_OPTIONS or kind is None or not field.init:
+            continue
+        help_text = field.metadata.get("help", "")
+        options.append(_option(path, kind, help_text, field.default, field.metadata.get("metavar")))
+    return options
+
+
+def method_options(method: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Build options from the keyword-only parameters of a method. Callbacks are left out.
+
+    Args:
+        method: A method with a Google-style docstring, such as `Translator.evaluate`.
+    """
+    hints, texts, options = typing.get_type_hints(method), read_argument_help(method), []
+    for parameter in inspect.signature(method).parameters.values():
+        kind = _option_type(hints.get(parameter.name, Any))
+        if parameter.kind is parameter.KEYWORD_ONLY and kind is not None:
+            options.append(_option(parameter.name, kind, texts.get(parameter.name, ""), parameter.default))
+    return options
+
+
+def read_argument_help(function: Callable[..., Any]) -> dict[str, str]:
+    """Read the `Args:` section of a Google-style docstring: argument name -> text."""
+    doc = inspect.getdoc(function) or ""
+    section = re.search(r"^Args:\n(.*?)(?=^\S|\Z)", doc, re.M | re.S)
+    texts: dict[str, str] = {}
+    if section:
+        for name, text in re.findall(r"^ {4}\*{0,2}(\w+)[^:\n]*:\s*(.*?)(?=^ {4}\S|\Z)", section[1], re.M | re.S):
+            texts[name] = " ".join(text.split())
+    return texts
+
+
+def add_options(command: Callable[..., Any], options: Iterable[inspect.Parameter]) -> Callable[..., Any]:
+    """Return `command` with its `**options` parameter replaced by `options` in the signature that Typer reads.
+
+    The command receives the options that the user gave: option name or setting -> value.
+    """
+    derived = list(options)
+    own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.kind is not p.VAR_KEYWORD]
+
+    @functools.wraps(command)
+    def run_command(**values: Any) -> Any:
+        given = {p.name.replace("__", "."): values.pop(p.name) for p in derived}
+        return command(**values, **{name: value for name, value in given.items() if value not in (None, [])})
+
+    own = [p.replace(kind=p.KEYWORD_ONLY) for p in own]
+    arguments = [p for p in own if _is_argument(p)]
+    signature = [*arguments, *derived, *(p for p in own if not _is_argument(p))]
+    run_command.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
+    run_command.__annotations__ = {p.name: p.annotation for p in signature}
+    return run_command
+
+
+def _is_argument(parameter: inspect.Parameter) -> bool:
+    metadata = getattr(parameter.annotation, "__metadata__", ())
+    return any(isinstance(info, typer.models.ArgumentInfo) for info in metadata)
+
+
+def _option(path: str, kind: Any, help_text: str, default: Any = None, metavar: str | None = None) -> inspect.Parameter:
+    """Build one option of a type from `_option_type`. The default is only shown: an option not given is None."""
+    flag = "--" + OPTION_NAMES.get(path, path.split(".")[-1]).replace("_", "-")
+    if default is True:
+        flag = f"{flag}/--no-{flag[2:]}"
+    elif isinstance(default, (int, float, str)) and default is not False and default != "" and "[" not in help_text:
+        help_text = f"{help_text} [{default}]"
+    info = typer.Option(flag, help=help_text, metavar=metavar, show_default=False)
+    name = path.replace(".", "__")
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, info])
+
+
+def _option_type(hint: Any) -> Any:
+    """The type of an option for a field of this type, or None if the field cannot be an option."""
+    choices = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    if any(typing.get_origin(choice) in (tuple, list) and typing.get_args(choice)[0] is str for choice in choices):
+        return list[str] | None
+    for kind in (bool, int, float, str, Path):
+        if kind in choices:
+            return str | None if kind is Path or str in choices else kind | None
+    return None
