@@ -1,4 +1,4 @@
-"""What the user can mend. The command line prints the message and leaves with code 2; Python code may catch it."""
+"""Errors that the user can fix. The command line prints the message and exits with code 2; Python code may catch it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ from difflib import get_close_matches
 
 
 class UserError(ValueError):
-    """A mistake in what was given: the message says what was given, what was expected and how to mend it."""
+    """Invalid input. The message says what was given, what was expected, and how to fix it."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint for a misspelt name: the nearest known one, or all of them where none is near."""
-    known = sorted(known)
-    near = get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Suggest the known name that is most similar to a misspelled one, or list all names if none is similar.
+
+    >>> did_you_mean("hna", ["han", "transformer"])
+    "did you mean 'han'?"
+    """
+    names = sorted(known)
+    matches = get_close_matches(name, names, n=1, cutoff=0.6)
+    return f"did you mean {matches[0]!r}?" if matches else f"known: {', '.join(names)}"
 
 
-def choices(name: str, known: Iterable[str]) -> str:
-    """The nearest known name, where one is near, and all that are known."""
-    known = sorted(known)
-    hint, every = nearest(name, known), f"known: {', '.join(known)}"
-    return hint if hint == every else f"{hint} {every}"
+def suggest_choices(name: str, known: Iterable[str]) -> str:
+    """Suggest the most similar name, if there is one, and list all names."""
+    names = sorted(known)
+    suggestion, listing = did_you_mean(name, names), f"known: {', '.join(names)}"
+    return suggestion if suggestion == listing else f"{suggestion} {listing}"
