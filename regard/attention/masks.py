@@ -14,36 +14,36 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from regard.attention.token_positions import At, indices
+from regard.attention.token_positions import PositionIds, position_tensor
 from regard.errors import UserError
 
 
 @dataclass(frozen=True)
 class Mask:
-    keys: Tensor | None = None
-    pairs: Tensor | None = None
+    key_mask: Tensor | None = None
+    attn_mask: Tensor | None = None
     causal: bool = False
 
-    def allowed(self, q_at: At, k_at: At, device: torch.device) -> Tensor | None:
+    def allowed(self, q_pos: PositionIds, k_pos: PositionIds, device: torch.device) -> Tensor | None:
         """All parts as one bool tensor that broadcasts to (b, h, q, k); None where everything may be seen."""
-        allowed = None if self.keys is None else self.keys[:, None, None, :]
-        if self.pairs is not None:
-            allowed = self.pairs if allowed is None else allowed & self.pairs
-        if self.causal and not sees_all(q_at, k_at):
-            ahead = indices(q_at, device)[..., :, None] >= indices(k_at, device)[..., None, :]
+        allowed = None if self.key_mask is None else self.key_mask[:, None, None, :]
+        if self.attn_mask is not None:
+            allowed = self.attn_mask if allowed is None else allowed & self.attn_mask
+        if self.causal and not sees_all(q_pos, k_pos):
+            ahead = position_tensor(q_pos, device)[..., :, None] >= position_tensor(k_pos, device)[..., None, :]
             ahead = ahead[:, None] if ahead.dim() == 3 else ahead[None, None]
             allowed = ahead if allowed is None else allowed & ahead
         return allowed
 
-    def is_plain_causal(self, q_at: At, k_at: At) -> bool:
+    def is_plain_causal(self, q_pos: PositionIds, k_pos: PositionIds) -> bool:
         """Only causal, queries and keys being the same places: what the fused kernels know by themselves."""
-        same = isinstance(q_at, range) and isinstance(k_at, range) and q_at == k_at
-        return same and self.causal and self.keys is None and self.pairs is None
+        same = isinstance(q_pos, range) and isinstance(k_pos, range) and q_pos == k_pos
+        return same and self.causal and self.key_mask is None and self.attn_mask is None
 
 
-def sees_all(q_at: At, k_at: At) -> bool:
+def sees_all(q_pos: PositionIds, k_pos: PositionIds) -> bool:
     """Whether even the first query stands at or after the last key, as in decoding one step."""
-    return isinstance(q_at, range) and isinstance(k_at, range) and (not k_at or q_at.start >= k_at.stop - 1)
+    return isinstance(q_pos, range) and isinstance(k_pos, range) and (not k_pos or q_pos.start >= k_pos.stop - 1)
 
 
 def as_mask(mask: Mask | Tensor | None, *, causal: bool, b: int, q: int, k: int, h: int | None = None) -> Mask | None:
@@ -52,7 +52,7 @@ def as_mask(mask: Mask | Tensor | None, *, causal: bool, b: int, q: int, k: int,
         mask = _from_tensor(mask, b, h, q, k)
     if mask is None:
         return Mask(causal=True) if causal else None
-    for part, tensor, want in (("keys", mask.keys, (b, k)), ("pairs", mask.pairs, (b, h, q, k))):
+    for part, tensor, want in (("keys", mask.key_mask, (b, k)), ("pairs", mask.attn_mask, (b, h, q, k))):
         if tensor is not None:
             _check_part(part, tensor, want)
     return replace(mask, causal=True) if causal else mask
@@ -62,12 +62,12 @@ def _from_tensor(mask: Tensor, b: int, h: int | None, q: int, k: int) -> Mask:
     if mask.dim() == 2:
         _check_part("keys", mask, (b, k))
         _check_polarity(mask)
-        return Mask(keys=mask)
+        return Mask(key_mask=mask)
     if mask.dim() == 3:
         mask = mask[:, None]
     _check_part("pairs", mask, (b, h, q, k))
     _check_pair_polarity(mask)
-    return Mask(pairs=mask)
+    return Mask(attn_mask=mask)
 
 
 def _check_part(part: str, mask: Tensor, want: tuple[int | None, ...]) -> None:

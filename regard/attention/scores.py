@@ -7,8 +7,8 @@ Scores come in three kinds, each with the same three words: `weights(mask)` is w
 `attend(value, mask)` is both at once, by the fastest way there is.
 
     Dot      query · key, fused (torch's scaled_dot_product_attention)
-    Dense    any logits that are already there
-    Banded   query · key within a window, in blocks, so that the cost grows linearly    (regard/banded.py)
+    DenseScores    any logits that are already there
+    WindowScores   query · key within a window, in blocks, so that the cost grows linearly    (regard/banded.py)
 
 `Attend` is a module, so that each place where attention happens has a name and a hook.
 """
@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.masks import Mask
-from regard.attention.token_positions import Places
+from regard.attention.token_positions import QueryKeyPositions
 
 PART = 1 << 18
 """Weights that are made at once where no gradient is wanted: whoever looks holds what is kept and little more."""
@@ -33,13 +33,13 @@ class Scores(Protocol):
     """What a mechanism gives: how much each query regards each key, before the softmax."""
 
     @property
-    def places(self) -> Places: ...
+    def qk_positions(self) -> QueryKeyPositions: ...
 
     def weights(self, mask: Mask | None = None) -> Tensor:
         """The attention itself, (b, h, q, k): rows sum to one, forbidden keys weigh exactly zero."""
         ...
 
-    def read(self, weights: Tensor, value: Tensor) -> Tensor:
+    def apply(self, weights: Tensor, value: Tensor) -> Tensor:
         """What these weights read of the values (b, h, k, d): (b, h, q, d)."""
         ...
 
@@ -54,12 +54,12 @@ class DotScores:
 
     query: Tensor
     key: Tensor
-    places: Places
+    qk_positions: QueryKeyPositions
     scale: float
     bias: Tensor | None = None
 
     def weights(self, mask: Mask | None = None) -> Tensor:
-        allowed = _allowed(mask, self.places, self.query.device)
+        allowed = _allowed(mask, self.qk_positions, self.query.device)
         (b, h, q, _), k = self.query.shape, self.key.shape[-2]
         rows = max(1, PART // max(1, b * h * k))
         if torch.is_grad_enabled() or rows >= q:
@@ -78,14 +78,14 @@ class DotScores:
         logits = (query if self.scale == 1.0 else query * self.scale) @ self.key.transpose(-2, -1)
         if self.bias is not None:
             logits = logits + (self.bias[..., rows, :] if self.bias.shape[-2] > 1 else self.bias)
-        return normalise(logits, allowed if allowed is None or allowed.shape[-2] == 1 else allowed[..., rows, :])
+        return masked_softmax(logits, allowed if allowed is None or allowed.shape[-2] == 1 else allowed[..., rows, :])
 
-    def read(self, weights: Tensor, value: Tensor) -> Tensor:
+    def apply(self, weights: Tensor, value: Tensor) -> Tensor:
         return weights @ value
 
     def attend(self, value: Tensor, mask: Mask | None = None) -> Tensor:
-        p = self.places
-        if self.bias is None and mask is not None and mask.is_plain_causal(p.q_at, p.k_at):
+        p = self.qk_positions
+        if self.bias is None and mask is not None and mask.is_plain_causal(p.q_pos, p.k_pos):
             return F.scaled_dot_product_attention(self.query, self.key, value, is_causal=True, scale=self.scale)
         allowed = _allowed(mask, p, value.device)
         if self.bias is not None:
@@ -96,23 +96,23 @@ class DotScores:
 
 
 @dataclass(frozen=True)
-class Dense:
+class DenseScores:
     """Logits (b, h, q, k) that are already there, as additive and synthesized scores give them."""
 
     logits: Tensor
-    places: Places
+    qk_positions: QueryKeyPositions
 
     def weights(self, mask: Mask | None = None) -> Tensor:
-        return normalise(self.logits, _allowed(mask, self.places, self.logits.device))
+        return masked_softmax(self.logits, _allowed(mask, self.qk_positions, self.logits.device))
 
-    def read(self, weights: Tensor, value: Tensor) -> Tensor:
+    def apply(self, weights: Tensor, value: Tensor) -> Tensor:
         return weights @ value
 
     def attend(self, value: Tensor, mask: Mask | None = None) -> Tensor:
         return self.weights(mask) @ value
 
 
-def normalise(logits: Tensor, allowed: Tensor | None) -> Tensor:
+def masked_softmax(logits: Tensor, allowed: Tensor | None) -> Tensor:
     """softmax over the allowed keys: exactly zero elsewhere, and all zero where nothing is allowed, never NaN."""
     if allowed is None:
         return logits.softmax(-1)
@@ -120,8 +120,8 @@ def normalise(logits: Tensor, allowed: Tensor | None) -> Tensor:
     return logits.masked_fill(hidden, -torch.inf).softmax(-1).masked_fill(hidden, 0.0)
 
 
-def _allowed(mask: Mask | None, places: Places, device: torch.device) -> Tensor | None:
-    return None if mask is None else mask.allowed(places.q_at, places.k_at, device)
+def _allowed(mask: Mask | None, qk_positions: QueryKeyPositions, device: torch.device) -> Tensor | None:
+    return None if mask is None else mask.allowed(qk_positions.q_pos, qk_positions.k_pos, device)
 
 
 class Attend(nn.Module):
@@ -134,7 +134,7 @@ class Attend(nn.Module):
     def forward(self, scores: Scores, value: Tensor, mask: Mask | None = None) -> Tensor:
         """(b, h, k, d) values to (b, h, q, d) contexts."""
         if self.dropout > 0 and self.training:
-            return scores.read(F.dropout(scores.weights(mask), self.dropout), value)
+            return scores.apply(F.dropout(scores.weights(mask), self.dropout), value)
         return scores.attend(value, mask)
 
     def extra_repr(self) -> str:

@@ -28,33 +28,33 @@ class Grid:
         return place // self.width, place % self.width
 
 
-At = range | Tensor | Grid
+PositionIds = range | Tensor | Grid
 """Positions of a sequence: range, tensor of (n,) or (b, n), or Grid."""
 
 
-def indices(at: At, device: torch.device | None = None) -> Tensor:
+def position_tensor(position_ids: PositionIds, device: torch.device | None = None) -> Tensor:
     """Positions as a tensor, (n,) or (b, n)."""
-    if isinstance(at, Tensor):
-        return at
-    if isinstance(at, Grid):
-        return torch.arange(len(at), device=device)
-    return torch.arange(at.start, at.stop, device=device)
+    if isinstance(position_ids, Tensor):
+        return position_ids
+    if isinstance(position_ids, Grid):
+        return torch.arange(len(position_ids), device=device)
+    return torch.arange(position_ids.start, position_ids.stop, device=device)
 
 
-def distances(q_at: At, k_at: At, device: torch.device | None = None) -> Tensor:
+def distances(q_pos: PositionIds, k_pos: PositionIds, device: torch.device | None = None) -> Tensor:
     """key position - query position, (q, k) or (b, q, k)."""
-    return indices(k_at, device)[..., None, :] - indices(q_at, device)[..., :, None]
+    return position_tensor(k_pos, device)[..., None, :] - position_tensor(q_pos, device)[..., :, None]
 
 
 @dataclass(frozen=True)
-class Places:
+class QueryKeyPositions:
     """Where the queries and the keys of one act of attention stand, and what they are, for whoever looks.
 
-    item: (b,) which example each row of the batch belongs to, where that is not simply its number.
+    example_ids: (b,) which example each row of the batch belongs to, where that is not simply its number.
     """
 
-    q_at: At
-    k_at: At
-    rows: str = "tokens"
-    columns: str = "tokens"
-    item: Tensor | None = None
+    q_pos: PositionIds
+    k_pos: PositionIds
+    query_axis: str = "tokens"
+    key_axis: str = "tokens"
+    example_ids: Tensor | None = None

@@ -1,4 +1,4 @@
-"""Banded scores: query · key within a window, |i - j| <= window, in overlapping blocks.
+"""WindowScores scores: query · key within a window, |i - j| <= window, in overlapping blocks.
 
     queries of a block   t·B ... t·B + B - 1
     keys of a block      t·B - window ... t·B + B - 1 + window      (no later ones where the mask is causal)
@@ -21,8 +21,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention.masks import Mask
-from regard.attention.scores import DotScores, normalise
-from regard.attention.token_positions import At, Grid, Places, distances
+from regard.attention.scores import DotScores, masked_softmax
+from regard.attention.token_positions import Grid, PositionIds, QueryKeyPositions, distances
 from regard.errors import UserError
 
 
@@ -74,9 +74,9 @@ class Blocks:
         return torch.arange(self.count, device=device)[:, None] * self.size + self.shift - self.left
 
 
-def cut(q_at: At, k_at: At, window: int, causal: bool) -> Blocks | None:
+def cut(q_pos: PositionIds, k_pos: PositionIds, window: int, causal: bool) -> Blocks | None:
     """The blocks for these places; None where the places are no plain stretch, queries within keys."""
-    rows, columns = _stretch(q_at), _stretch(k_at)
+    rows, columns = _stretch(q_pos), _stretch(k_pos)
     if not rows or not columns or rows.start < columns.start or rows.stop > columns.stop:
         return None
     # Measured: small blocks waste fewer pairs outside the band, large ones fill the kernel; both lose past these.
@@ -85,7 +85,7 @@ def cut(q_at: At, k_at: At, window: int, causal: bool) -> Blocks | None:
 
 
 @dataclass(frozen=True)
-class Banded:
+class WindowScores:
     """scale · query · keyᵀ + bias where |i - j| <= window, and nothing elsewhere.
 
     `bias` is asked only for the places of a block; with `by_distance` it is the same in every block and asked once.
@@ -93,17 +93,17 @@ class Banded:
 
     query: Tensor
     key: Tensor
-    places: Places
+    qk_positions: QueryKeyPositions
     scale: float
     window: int
-    bias: Callable[[At, At], Tensor | None] | None = None
+    bias: Callable[[PositionIds, PositionIds], Tensor | None] | None = None
     by_distance: bool = False
 
     def weights(self, mask: Mask | None = None) -> Tensor:
         dot, mask = self._dense(mask)
         return dot.weights(mask)
 
-    def read(self, weights: Tensor, value: Tensor) -> Tensor:
+    def apply(self, weights: Tensor, value: Tensor) -> Tensor:
         return weights @ value
 
     def attend(self, value: Tensor, mask: Mask | None = None) -> Tensor:
@@ -127,7 +127,7 @@ class Banded:
             raise UserError("the band of weights wants plain places and no mask of pairs; use weights() here")
         query, key = self._parts(blocks)
         logits, bias = (query * self.scale) @ key.transpose(-2, -1), self._bias(blocks)
-        weights = normalise(logits if bias is None else logits + bias, self._allowed(blocks, mask))
+        weights = masked_softmax(logits if bias is None else logits + bias, self._allowed(blocks, mask))
         weights = F.pad(weights, (0, self.window - blocks.right))
         # Rows of one more than their width, laid out end to end again, stand one further left each: a diagonal becomes
         # a column.
@@ -136,9 +136,9 @@ class Banded:
         return blocks.joined(skewed.transpose(1, 2), self.query.shape[2]).transpose(1, 2)
 
     def _blocks(self, mask: Mask | None) -> Blocks | None:
-        if mask is not None and mask.pairs is not None:
+        if mask is not None and mask.attn_mask is not None:
             return None
-        return cut(self.places.q_at, self.places.k_at, self.window, mask is not None and mask.causal)
+        return cut(self.qk_positions.q_pos, self.qk_positions.k_pos, self.window, mask is not None and mask.causal)
 
     def _parts(self, blocks: Blocks) -> tuple[Tensor, Tensor]:
         """Queries (b · count, h, size, d) and overlapping keys (b · count, h, width, d)."""
@@ -153,8 +153,8 @@ class Banded:
         near = (away >= -self.window) & (away <= (0 if mask is not None and mask.causal else self.window))
         key = blocks.starts(device) + column
         real = ((key >= 0) & (key < k)).repeat(b, 1)
-        if mask is not None and mask.keys is not None:
-            real = blocks.of_keys(mask.keys.expand(b, k))
+        if mask is not None and mask.key_mask is not None:
+            real = blocks.of_keys(mask.key_mask.expand(b, k))
         return (near & real[:, None])[:, None]
 
     def _bias(self, blocks: Blocks) -> Tensor | None:
@@ -163,22 +163,22 @@ class Banded:
             return None
         if self.by_distance:
             return self.bias(range(blocks.left, blocks.left + blocks.size), range(blocks.width))
-        start = _first(self.places.k_at) + blocks.starts(self.query.device)
+        start = _first(self.qk_positions.k_pos) + blocks.starts(self.query.device)
         column = torch.arange(blocks.width, device=start.device)
         bias = self.bias(start + column[blocks.left : blocks.left + blocks.size], start + column)
         return None if bias is None else bias.repeat(self.query.shape[0] if bias.shape[0] > 1 else 1, 1, 1, 1)
 
     def _dense(self, mask: Mask | None) -> tuple[DotScores, Mask | None]:
         """The same as a plain dot product, the band being a mask of pairs where it hides anything."""
-        p = self.places
-        bias = None if self.bias is None else self.bias(p.q_at, p.k_at)
+        p = self.qk_positions
+        bias = None if self.bias is None else self.bias(p.q_pos, p.k_pos)
         dot = DotScores(self.query, self.key, p, self.scale, bias)
         if _all_near(p, self.window, mask is not None and mask.causal):
             return dot, mask
-        near = distances(p.q_at, p.k_at, self.query.device).abs() <= self.window
+        near = distances(p.q_pos, p.k_pos, self.query.device).abs() <= self.window
         near = near[:, None] if near.dim() == 3 else near[None, None]
         mask = mask or Mask()
-        return dot, replace(mask, pairs=near if mask.pairs is None else near & mask.pairs)
+        return dot, replace(mask, attn_mask=near if mask.attn_mask is None else near & mask.attn_mask)
 
 
 def _pad(x: Tensor, before: int, after: int) -> Tensor:
@@ -188,21 +188,21 @@ def _pad(x: Tensor, before: int, after: int) -> Tensor:
     return F.pad(x, (0, 0) * (x.dim() - 2) + (before, after))
 
 
-def _stretch(at: At) -> range | None:
-    if isinstance(at, Grid):
-        return range(len(at))
-    return at if isinstance(at, range) else None
+def _stretch(position_ids: PositionIds) -> range | None:
+    if isinstance(position_ids, Grid):
+        return range(len(position_ids))
+    return position_ids if isinstance(position_ids, range) else None
 
 
-def _first(at: At) -> int:
-    stretch = _stretch(at)
+def _first(position_ids: PositionIds) -> int:
+    stretch = _stretch(position_ids)
     assert stretch is not None
     return stretch.start
 
 
-def _all_near(places: Places, window: int, causal: bool) -> bool:
+def _all_near(qk_positions: QueryKeyPositions, window: int, causal: bool) -> bool:
     """Whether the window hides nothing, as in a decoding step whose memory forgets what lies further back."""
-    q_at, k_at = _stretch(places.q_at), _stretch(places.k_at)
-    if not q_at or not k_at:
+    q_pos, k_pos = _stretch(qk_positions.q_pos), _stretch(qk_positions.k_pos)
+    if not q_pos or not k_pos:
         return False
-    return q_at.stop - 1 - k_at.start <= window and (causal or k_at.stop - 1 - q_at.start <= window)
+    return q_pos.stop - 1 - k_pos.start <= window and (causal or k_pos.stop - 1 - q_pos.start <= window)

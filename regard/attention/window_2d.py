@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.attention.masks import Mask
 from regard.attention.scores import DotScores
-from regard.attention.token_positions import At, Grid, Places
+from regard.attention.token_positions import Grid, PositionIds, QueryKeyPositions
 from regard.attention.window import Blocks
 
 
@@ -59,27 +59,27 @@ def cut(grid: Grid, window: int) -> Tiles:
 
 
 @dataclass(frozen=True)
-class Tiled:
+class Window2dScores:
     """scale · query · keyᵀ + bias where both |dy| and |dx| are within the window, and nothing elsewhere."""
 
     query: Tensor
     key: Tensor
-    places: Places
+    qk_positions: QueryKeyPositions
     grid: Grid
     scale: float
     window: int
-    bias: Callable[[At, At], Tensor | None] | None = None
+    bias: Callable[[PositionIds, PositionIds], Tensor | None] | None = None
 
     def weights(self, mask: Mask | None = None) -> Tensor:
         dot, mask = self._dense(mask)
         return dot.weights(mask)
 
-    def read(self, weights: Tensor, value: Tensor) -> Tensor:
+    def apply(self, weights: Tensor, value: Tensor) -> Tensor:
         return weights @ value
 
     def attend(self, value: Tensor, mask: Mask | None = None) -> Tensor:
         tiles = cut(self.grid, self.window)
-        if tiles.pairs >= len(self.grid) ** 2 or (mask is not None and mask.pairs is not None):
+        if tiles.pairs >= len(self.grid) ** 2 or (mask is not None and mask.attn_mask is not None):
             dot, mask = self._dense(mask)
             return dot.attend(value, mask)
         query = tiles.of_queries(self.query.transpose(1, 2)).transpose(1, 2)
@@ -94,25 +94,25 @@ class Tiled:
         place = torch.arange(n, device=device)[None]
         allowed = None
         for along in self.grid.coordinates(device):
-            q_at, k_at = tiles.of_queries(along[None]), tiles.of_keys(along[None])
-            near = (k_at[:, None, :] - q_at[:, :, None]).abs() <= self.window
+            q_pos, k_pos = tiles.of_queries(along[None]), tiles.of_keys(along[None])
+            near = (k_pos[:, None, :] - q_pos[:, :, None]).abs() <= self.window
             allowed = near if allowed is None else allowed & near
         assert allowed is not None
-        q_at, k_at = tiles.of_queries(place), tiles.of_keys(place)
+        q_pos, k_pos = tiles.of_queries(place), tiles.of_keys(place)
         if mask is not None and mask.causal:
-            allowed = allowed & (q_at[:, :, None] >= k_at[:, None, :])
-        real = torch.ones_like(place, dtype=torch.bool) if mask is None or mask.keys is None else mask.keys
+            allowed = allowed & (q_pos[:, :, None] >= k_pos[:, None, :])
+        real = torch.ones_like(place, dtype=torch.bool) if mask is None or mask.key_mask is None else mask.key_mask
         allowed = (allowed.repeat(b, 1, 1) & tiles.of_keys(real.expand(b, n))[:, None])[:, None]
-        bias = None if self.bias is None else self.bias(q_at, k_at)
+        bias = None if self.bias is None else self.bias(q_pos, k_pos)
         if bias is None:
             return allowed
         return torch.where(allowed, bias.to(query.dtype).repeat(b if bias.shape[0] > 1 else 1, 1, 1, 1), -torch.inf)
 
     def _dense(self, mask: Mask | None) -> tuple[DotScores, Mask]:
         """The same as a plain dot product, the neighbourhood being a mask of pairs."""
-        p, mask = self.places, mask or Mask()
+        p, mask = self.qk_positions, mask or Mask()
         y, x = self.grid.coordinates(self.query.device)
         near = ((y[:, None] - y).abs() <= self.window) & ((x[:, None] - x).abs() <= self.window)
-        bias = None if self.bias is None else self.bias(p.q_at, p.k_at)
-        pairs = near[None, None] if mask.pairs is None else near & mask.pairs
-        return DotScores(self.query, self.key, p, self.scale, bias), replace(mask, pairs=pairs)
+        bias = None if self.bias is None else self.bias(p.q_pos, p.k_pos)
+        pairs = near[None, None] if mask.attn_mask is None else near & mask.attn_mask
+        return DotScores(self.query, self.key, p, self.scale, bias), replace(mask, attn_mask=pairs)

@@ -1,26 +1,26 @@
 """Layers: multi-head attention over any mechanism, pooling by attention, the Transformer's blocks, two-way recurrent
 nets."""
 
-from regard.layers.attention_pooling import Pool, divergence, redundancy
-from regard.layers.bidirectional_rnn import TwoWay, turn
-from regard.layers.merge_qk import factor, merge
-from regard.layers.multi_head_attention import MultiHead
-from regard.layers.spatial_attention import Spatial
+from regard.layers.attention_pooling import AttentionPooling, hop_kl, hop_penalty
+from regard.layers.bidirectional_rnn import BidirectionalRNN, reverse_padded
+from regard.layers.merge_qk import factor_qk, merge_qk
+from regard.layers.multi_head_attention import MultiHeadAttention
+from regard.layers.spatial_attention import SpatialAttention
 from regard.layers.transformer_blocks import DecoderBlock, EncoderBlock, FeedForward, PostNorm, PreNorm
 
 __all__ = [
+    "AttentionPooling",
+    "BidirectionalRNN",
     "DecoderBlock",
     "EncoderBlock",
     "FeedForward",
-    "MultiHead",
-    "Pool",
+    "MultiHeadAttention",
     "PostNorm",
     "PreNorm",
-    "Spatial",
-    "TwoWay",
-    "divergence",
-    "factor",
-    "merge",
-    "redundancy",
-    "turn",
+    "SpatialAttention",
+    "factor_qk",
+    "hop_kl",
+    "hop_penalty",
+    "merge_qk",
+    "reverse_padded",
 ]

@@ -13,30 +13,32 @@ from torch import Tensor, nn
 
 from regard.attention.cost import Cost
 from regard.attention.masks import Mask, as_mask
-from regard.attention.scores import Attend, Dense
-from regard.attention.token_positions import Places
-from regard.config.validation import positive
+from regard.attention.scores import Attend, DenseScores
+from regard.attention.token_positions import QueryKeyPositions
+from regard.config.validation import check_positive
 
 
-class Pool(nn.Module):
+class AttentionPooling(nn.Module):
     """(b, n, dim) to (b, hops, dim), with the scores it used, so that a penalty can be put on its weights."""
 
     def __init__(self, dim: int, hidden: int | None = None, hops: int = 1, *, bias: bool = True):
         super().__init__()
-        positive("pooling", dim=dim, hidden=hidden, hops=hops)
+        check_positive("pooling", dim=dim, hidden=hidden, hops=hops)
         hidden = hidden or dim
         self.project = nn.Linear(dim, hidden, bias)
         self.context = nn.Linear(hidden, hops, bias=False)
         self.attend = Attend()
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, places: Places | None = None) -> tuple[Tensor, Dense]:
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, qk_positions: QueryKeyPositions | None = None
+    ) -> tuple[Tensor, DenseScores]:
         """mask (b, n): True for what is real."""
         (b, n, _), hops, real = x.shape, self.context.out_features, None
         if mask is not None:
-            real = as_mask(Mask(keys=mask), causal=False, b=b, q=hops, k=n)
+            real = as_mask(Mask(key_mask=mask), causal=False, b=b, q=hops, k=n)
             x = x.masked_fill(~mask[..., None], 0.0)
         logits = self.context(torch.tanh(self.project(x))).transpose(1, 2)[:, None]  # (b, 1, hops, n)
-        scores = Dense(logits, places or Places(range(hops), range(n), rows="hops"))
+        scores = DenseScores(logits, qk_positions or QueryKeyPositions(range(hops), range(n), query_axis="hops"))
         return self.attend(scores, x[:, None], real)[:, 0], scores
 
     def cost(self, n: int) -> Cost:
@@ -45,14 +47,14 @@ class Pool(nn.Module):
         return Cost(params, 2 * n * (dim * hidden + hidden * hops + hops * dim), 4 * hops * n)
 
 
-def redundancy(weights: Tensor) -> Tensor:
+def hop_penalty(weights: Tensor) -> Tensor:
     """P = ‖A Aᵀ - I‖²_F for each example; weights (b, 1, r, n) -> (b,)."""
     a = weights.flatten(0, 1)
     eye = torch.eye(a.shape[1], device=a.device, dtype=a.dtype)
     return (a @ a.transpose(1, 2) - eye).square().sum((1, 2))
 
 
-def divergence(weights: Tensor) -> Tensor:
+def hop_kl(weights: Tensor) -> Tensor:
     """The mean of KL(hop_i ‖ hop_j) over all pairs i ≠ j, for each example; weights (b, 1, r, n) -> (b,).
 
     The other measure of how hops differ, which Lin et al. 2017 weighed and set aside: greater means less alike, so as a

@@ -16,7 +16,7 @@ from regard.errors import UserError
 CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 
 
-class TwoWay(nn.Module):
+class BidirectionalRNN(nn.Module):
     """(b, n, dim) to (b, n, 2 · hidden)."""
 
     def __init__(self, dim: int, hidden: int, cell: str = "gru", layers: int = 1, dropout: float = 0.0):
@@ -28,11 +28,11 @@ class TwoWay(nn.Module):
         self.back = CELLS[cell](dim, hidden, layers, batch_first=True, dropout=dropout)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        turned = turn(x, lengths)
-        return torch.cat((self.onward(x)[0], turn(self.back(turned)[0], lengths)), -1)
+        turned = reverse_padded(x, lengths)
+        return torch.cat((self.onward(x)[0], reverse_padded(self.back(turned)[0], lengths)), -1)
 
 
-def turn(x: Tensor, lengths: Tensor) -> Tensor:
+def reverse_padded(x: Tensor, lengths: Tensor) -> Tensor:
     """Each row of (b, n, d) the other way round within its length; padding stays behind."""
     place = torch.arange(x.shape[1], device=x.device)[None]
     index = torch.where(place < lengths[:, None], lengths[:, None] - 1 - place, place)

@@ -18,23 +18,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.config.validation import positive
+from regard.config.validation import check_positive
 from regard.errors import UserError
 
 MEAN, SPREAD = 115.0, 65.0
 """Of photographs, roughly: what is read lies around 0."""
 
 
-class Eye(nn.Module):
+class ConvBackbone(nn.Module):
     def __init__(self, channels: Sequence[int], dim: int, *, blocks: int = 1):
         super().__init__()
         if not channels or min(channels) < 1 or blocks < 0:
             raise UserError(f"an eye wants channels of 1 or more and blocks of 0 or more; given {channels}, {blocks}")
-        positive("the eye", dim=dim)
+        check_positive("the eye", dim=dim)
         self.shrinks = 2 ** len(channels)
         widths = [3, *channels]
         self.stages = nn.ModuleList(
-            nn.ModuleList([Part(a, b, 2), *(Part(b, b, 1) for _ in range(blocks if number else 0))])
+            nn.ModuleList([ConvBlock(a, b, 2), *(ConvBlock(b, b, 1) for _ in range(blocks if number else 0))])
             for number, (a, b) in enumerate(zip(widths, channels, strict=False))
         )
         self.out = nn.Linear(channels[-1], dim)
@@ -53,7 +53,7 @@ class Eye(nn.Module):
         return self.out(x.permute(0, 2, 3, 1))
 
 
-class Part(nn.Module):
+class ConvBlock(nn.Module):
     """act(norm(conv(x))), added to x where it has the same shape. The kernel is kept as a matrix (after, 9 or 16 ·
     before), so that an optimizer for matrices takes it for one; as it is laid out, nothing is copied."""
 

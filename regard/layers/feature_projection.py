@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from regard.config.validation import positive
+from regard.config.validation import check_positive
 from regard.errors import UserError
 
 
-class Given(nn.Module):
+class FeatureProjection(nn.Module):
     def __init__(self, width: int, dim: int):
         super().__init__()
-        positive("given features", width=width, dim=dim)
+        check_positive("given features", width=width, dim=dim)
         self.width = width
         self.norm = nn.LayerNorm(width)
         self.out = nn.Linear(width, dim)

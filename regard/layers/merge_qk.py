@@ -1,7 +1,7 @@
 """From two matrices of query and key to one, and back.
 
-    merge(layer)          W_h = W_Qᵀ W_K / sqrt(d_k),  u_h = W_Kᵀ b_Q / sqrt(d_k): the same attention, exactly
-    factor(layer, rank)   the nearest pair of matrices of that rank (singular values), with what it loses
+    merge_qk(layer)          W_h = W_Qᵀ W_K / sqrt(d_k),  u_h = W_Kᵀ b_Q / sqrt(d_k): the same attention, exactly
+    factor_qk(layer, rank)   the nearest pair of matrices of that rank (singular values), with what it loses
 
 Merging needs scores that are one product of inputs. Rotary positions put a rotation between the two matrices, a
 different one for each distance, so a layer that uses them cannot be merged; biases on the scores (T5, ALiBi) stay.
@@ -20,13 +20,13 @@ from regard.attention.mechanisms.bare import BareMechanism
 from regard.attention.mechanisms.dot import DotMechanism
 from regard.attention.mechanisms.mechanism import Mechanism
 from regard.attention.mechanisms.merged_qk import MergedMechanism
-from regard.attention.token_positions import Places
+from regard.attention.token_positions import QueryKeyPositions
 from regard.errors import UserError
-from regard.layers.multi_head_attention import MultiHead
+from regard.layers.multi_head_attention import MultiHeadAttention
 
 
 @dataclass(frozen=True)
-class Loss:
+class TruncationLoss:
     """What factoring loses: for each head ‖W - W'‖_F / ‖W‖_F, with the key-only term as a row of W; and, where an input
     was given, the greatest difference of any attention weight."""
 
@@ -35,7 +35,7 @@ class Loss:
 
 
 @torch.no_grad()
-def merge(layer: MultiHead) -> MultiHead:
+def merge_qk(layer: MultiHeadAttention) -> MultiHeadAttention:
     """A layer of "merged" attention equal to this one of "dot" or "bare" attention. It shares the layer's positions."""
     old = layer.mechanism
     if not isinstance(old, (DotMechanism, BareMechanism)):
@@ -59,16 +59,18 @@ def merge(layer: MultiHead) -> MultiHead:
 
 
 @torch.no_grad()
-def factor(layer: MultiHead, rank: int, *, on: Tensor | None = None) -> tuple[MultiHead, Loss]:
+def factor_qk(
+    layer: MultiHeadAttention, rank: int, *, on: Tensor | None = None
+) -> tuple[MultiHeadAttention, TruncationLoss]:
     """A layer of "dot" attention with key width `rank`, the nearest to this one of "merged" attention, and what is
     lost; `on` (b, n, dim), an input on which the attention weights are compared."""
     old = layer.mechanism
     if not isinstance(old, MergedMechanism):
         raise UserError(f"only 'merged' attention can be factored; given a layer of {old.name!r}")
     # The key-only term is the row of a query that is always one, so one decomposition serves both.
-    w = old.q.weight.double().view(old.heads, old.memory_dim, old.dim)
+    w = old.q.weight.double().view(old.heads, old.context_dim, old.dim)
     if old.q.bias is not None:
-        w = torch.cat((w, old.q.bias.double().view(old.heads, old.memory_dim, 1)), -1)
+        w = torch.cat((w, old.q.bias.double().view(old.heads, old.context_dim, 1)), -1)
     if not 1 <= rank <= min(w.shape[1:]):
         raise UserError(f"rank must be from 1 to {min(w.shape[1:])} here; given {rank}")
     left, values, right = torch.linalg.svd(w, full_matrices=False)
@@ -79,18 +81,18 @@ def factor(layer: MultiHead, rank: int, *, on: Tensor | None = None) -> tuple[Mu
     _write(new.mechanism, q, k, old)
     lost = values[:, rank:].square().sum(1) / values.square().sum(1)
     relative = tuple(lost.nan_to_num().sqrt().tolist())
-    return new, Loss(relative, None if on is None else _difference(old, new.mechanism, on))
+    return new, TruncationLoss(relative, None if on is None else _difference(old, new.mechanism, on))
 
 
-def _layer_like(layer: MultiHead, name: str, *, bias: bool, **options: Any) -> MultiHead:
+def _layer_like(layer: MultiHeadAttention, name: str, *, bias: bool, **options: Any) -> MultiHeadAttention:
     """A new layer round another mechanism, with the same output matrix, dropout, device and precision."""
     old = layer.mechanism
-    new = MultiHead(
+    new = MultiHeadAttention(
         old.dim,
         old.heads,
         name,
         positions=old.positions,
-        memory_dim=old.memory_dim,
+        context_dim=old.context_dim,
         value_width=old.value_width,
         bias=bias,
         dropout=layer.attend.dropout,
@@ -102,7 +104,7 @@ def _layer_like(layer: MultiHead, name: str, *, bias: bool, **options: Any) -> M
 
 
 def _parts(old: DotMechanism | BareMechanism) -> tuple[Tensor, Tensor | None, Tensor, Tensor, Tensor | None]:
-    """W_Q (h, d_k, dim), its bias, W_K (h, d_k, memory_dim), W_V (h · d_v, memory_dim), its bias."""
+    """W_Q (h, d_k, dim), its bias, W_K (h, d_k, context_dim), W_V (h · d_v, context_dim), its bias."""
     keys, values = old.heads * old.key_width, old.heads * old.value_width
     packed = old.qkv if isinstance(old, DotMechanism) else None
     if packed is not None:
@@ -136,7 +138,10 @@ def _write(mechanism: Mechanism, q: Tensor, k: Tensor, old: MergedMechanism) -> 
 
 def _difference(a: Mechanism, b: Mechanism, x: Tensor) -> float:
     """The greatest |Δ| of the attention weights on x, each place regarding all."""
-    at = range(x.shape[1])
-    places = Places(at, at)
-    weights = [m.score(m.query(x, at), m.remember(x, at)[0], places).weights() for m in (a, b)]
+    position_ids = range(x.shape[1])
+    qk_positions = QueryKeyPositions(position_ids, position_ids)
+    weights = [
+        m.score(m.project_query(x, position_ids), m.project_kv(x, position_ids)[0], qk_positions).weights()
+        for m in (a, b)
+    ]
     return float((weights[0] - weights[1]).abs().max())

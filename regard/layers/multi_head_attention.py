@@ -14,17 +14,17 @@ from torch import Tensor, nn
 
 from regard.attention import mechanisms
 from regard.attention.cost import Cost
-from regard.attention.kv_cache import Memory, after
+from regard.attention.kv_cache import KVCache, next_position_ids
 from regard.attention.masks import Mask, as_mask
-from regard.attention.mechanisms.mechanism import Mechanism, heads_joined
+from regard.attention.mechanisms.mechanism import Mechanism, merge_heads
 from regard.attention.positions import build as build_positions
-from regard.attention.positions.position_encoding import Positions
+from regard.attention.positions.position_encoding import PositionEncoding
 from regard.attention.scores import Attend
-from regard.attention.token_positions import At, Places
+from regard.attention.token_positions import PositionIds, QueryKeyPositions
 from regard.errors import UserError
 
 
-class MultiHead(nn.Module):
+class MultiHeadAttention(nn.Module):
     """`MultiHead(64, 4)(x)` is self-attention; `(x, memory)` regards another sequence; `causal=True` hides the
     future."""
 
@@ -34,8 +34,8 @@ class MultiHead(nn.Module):
         heads: int,
         mechanism: str | Mechanism = "dot",
         *,
-        positions: str | Positions | None = None,
-        memory_dim: int | None = None,
+        positions: str | PositionEncoding | None = None,
+        context_dim: int | None = None,
         value_width: int | None = None,
         bias: bool = True,
         dropout: float = 0.0,
@@ -43,7 +43,12 @@ class MultiHead(nn.Module):
         **options: Any,
     ):
         super().__init__()
-        if isinstance(mechanism, Mechanism) and (positions, memory_dim, value_width, options) != (None, None, None, {}):
+        if isinstance(mechanism, Mechanism) and (positions, context_dim, value_width, options) != (
+            None,
+            None,
+            None,
+            {},
+        ):
             raise UserError(
                 f"a ready {mechanism.name!r} has its positions, widths and options already: give them to the mechanism"
             )
@@ -62,7 +67,7 @@ class MultiHead(nn.Module):
             mechanism,
             dim,
             heads,
-            memory_dim=memory_dim,
+            context_dim=context_dim,
             value_width=value_width,
             positions=placed,
             bias=bias,
@@ -70,70 +75,76 @@ class MultiHead(nn.Module):
         )
         self.attend = Attend(dropout)
         width = heads * self.mechanism.value_width
-        joined = self.mechanism.joined if output is None else output
+        joined = self.mechanism.output_proj if output is None else output
         self.out = nn.Linear(width, dim, bias) if joined else nn.Identity()
 
     def forward(
         self,
         x: Tensor,
-        memory: Tensor | Memory | None = None,
+        memory: Tensor | KVCache | None = None,
         *,
         mask: Mask | Tensor | None = None,
         causal: bool = False,
-        at: At | None = None,
-        rows: str = "tokens",
-        columns: str = "tokens",
+        position_ids: PositionIds | None = None,
+        query_axis: str = "tokens",
+        key_axis: str = "tokens",
     ) -> Tensor:
-        """x (b, q, dim), memory (b, k, memory_dim) or one that was read before; `mask` is about the memory's keys."""
-        at = range(x.shape[1]) if at is None else at
+        """x (b, q, dim), memory (b, k, context_dim) or one that was read before; `mask` is about the memory's keys."""
+        position_ids = range(x.shape[1]) if position_ids is None else position_ids
         b, n, _ = x.shape
-        k = n if memory is None else len(memory) if isinstance(memory, Memory) else memory.shape[1]
+        k = n if memory is None else len(memory) if isinstance(memory, KVCache) else memory.shape[1]
         checked = as_mask(mask, causal=causal, b=b, q=n, k=k, h=self.mechanism.heads)
-        real = None if checked is None else checked.keys
+        real = None if checked is None else checked.key_mask
         if memory is None:
-            q, keys, values = self.mechanism.both(_without_padding(x, real), at)
-            memory = Memory(keys, values, at)
+            q, keys, values = self.mechanism.project_qkv(_without_padding(x, real), position_ids)
+            memory = KVCache(keys, values, position_ids)
         else:
-            if not isinstance(memory, Memory):
-                memory = self.remember(memory, mask=None if real is None else Mask(keys=real))
-            q = self.mechanism.query(x, at)
-        return self._regard(q, memory, checked, at, rows, columns)
+            if not isinstance(memory, KVCache):
+                memory = self.project_kv(memory, mask=None if real is None else Mask(key_mask=real))
+            q = self.mechanism.project_query(x, position_ids)
+        return self._regard(q, memory, checked, position_ids, query_axis, key_axis)
 
-    def remember(self, memory: Tensor, *, mask: Mask | Tensor | None = None, at: At | None = None) -> Memory:
+    def project_kv(
+        self, memory: Tensor, *, mask: Mask | Tensor | None = None, position_ids: PositionIds | None = None
+    ) -> KVCache:
         """Read a memory once, to be regarded many times."""
-        if not self.mechanism.cross:
+        if not self.mechanism.supports_cross_attention:
             raise UserError(
                 f"mechanism {self.mechanism.name!r} is about a sequence's own places and cannot regard another memory"
             )
         real = _real(mask, *memory.shape[:2])
-        at = range(memory.shape[1]) if at is None else at
-        keys, values = self.mechanism.remember(_without_padding(memory, real), at)
-        return Memory(keys, values, at, real, limit=self.mechanism.reach)
+        position_ids = range(memory.shape[1]) if position_ids is None else position_ids
+        keys, values = self.mechanism.project_kv(_without_padding(memory, real), position_ids)
+        return KVCache(keys, values, position_ids, real, max_lookback=self.mechanism.max_lookback)
 
     def step(
         self,
         x: Tensor,
-        past: Memory | None = None,
+        past: KVCache | None = None,
         *,
         mask: Mask | Tensor | None = None,
-        at: At | None = None,
-    ) -> tuple[Tensor, Memory]:
+        position_ids: PositionIds | None = None,
+    ) -> tuple[Tensor, KVCache]:
         """The next places of a causal sequence: step by step equals all at once. x (b, new, dim); mask (b, new) says
         which of the new places are real, and is remembered."""
-        at = after(past, x.shape[1]) if at is None else at
+        position_ids = next_position_ids(past, x.shape[1]) if position_ids is None else position_ids
         real = _real(mask, *x.shape[:2])
-        q, keys, values = self.mechanism.both(_without_padding(x, real), at)
-        new = Memory(keys, values, at, real, limit=self.mechanism.reach)
+        q, keys, values = self.mechanism.project_qkv(_without_padding(x, real), position_ids)
+        new = KVCache(keys, values, position_ids, real, max_lookback=self.mechanism.max_lookback)
         memory = new if past is None else past.extend(new)
-        return self._regard(q, memory, Mask(causal=True), at, "tokens", "tokens"), memory
+        return self._regard(q, memory, Mask(causal=True), position_ids, "tokens", "tokens"), memory
 
-    def _regard(self, q: Tensor, memory: Memory, mask: Mask | None, at: At, rows: str, columns: str) -> Tensor:
-        if memory.mask is not None:
+    def _regard(
+        self, q: Tensor, memory: KVCache, mask: Mask | None, position_ids: PositionIds, query_axis: str, key_axis: str
+    ) -> Tensor:
+        if memory.key_mask is not None:
             mask = mask or Mask()
-            mask = replace(mask, keys=memory.mask if mask.keys is None else memory.mask & mask.keys)
-        scores = self.mechanism.score(q, memory.keys, Places(at, memory.at, rows, columns))
+            mask = replace(mask, key_mask=memory.key_mask if mask.key_mask is None else memory.key_mask & mask.key_mask)
+        scores = self.mechanism.score(
+            q, memory.keys, QueryKeyPositions(position_ids, memory.position_ids, query_axis, key_axis)
+        )
         context = self.attend(scores, memory.values, mask)
-        return self.out(heads_joined(context))
+        return self.out(merge_heads(context))
 
     def cost(self, n: int, m: int | None = None) -> Cost:
         cost = self.mechanism.cost(n, m)
@@ -146,9 +157,9 @@ class MultiHead(nn.Module):
 def _real(mask: Mask | Tensor | None, b: int, k: int) -> Tensor | None:
     """Which keys of a memory are real, (b, k)."""
     checked = as_mask(mask, causal=False, b=b, q=k, k=k)
-    if checked is not None and checked.pairs is not None:
+    if checked is not None and checked.attn_mask is not None:
         raise UserError("a memory is read before its queries are known: its mask is about keys, (batch, keys)")
-    return None if checked is None or checked.keys is None else checked.keys.expand(b, k)
+    return None if checked is None or checked.key_mask is None else checked.key_mask.expand(b, k)
 
 
 def _without_padding(x: Tensor, real: Tensor | None) -> Tensor:

@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.config.validation import positive
+from regard.config.validation import check_positive
 from regard.errors import UserError
-from regard.layers.typed_module_list import Stack
+from regard.layers.typed_module_list import TypedModuleList
 
 _SPREAD = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 / golden ratio, as a signed number (Knuth, 6.4)
 _SHIFT = 31
@@ -27,12 +27,12 @@ class NGramEmbedding(nn.Module):
 
     def __init__(self, vocab: int, dim: int, *, most: int, table: int):
         super().__init__()
-        positive("n-gram embedding", vocab=vocab, dim=dim, table=table)
+        check_positive("n-gram embedding", vocab=vocab, dim=dim, table=table)
         if most < 2:
             raise UserError(f"n-grams are of 2 words or more, and ngrams={most} was given; a plain gpt has none")
         self.vocab, self.most = vocab, most
         sizes = [min(table, vocab**k) for k in range(2, most + 1)]
-        self.tables = Stack[nn.Embedding](nn.Embedding(size, dim) for size in sizes)
+        self.tables = TypedModuleList[nn.Embedding](nn.Embedding(size, dim) for size in sizes)
         for table_ in self.tables:
             nn.init.zeros_(table_.weight)
 

@@ -21,14 +21,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.config.validation import positive
+from regard.config.validation import check_positive
 from regard.errors import UserError
 
 NEVER = torch.iinfo(torch.int64).max
 """The key of a row of the table that no n-gram has taken."""
 
 
-class NGrams(nn.Module):
+class NGramLogRatios(nn.Module):
     """ids (b, n) to (b, n, most, classes). Knows nothing before `fill`."""
 
     keys: Tensor
@@ -37,7 +37,7 @@ class NGrams(nn.Module):
 
     def __init__(self, vocab: int, classes: int, *, table: int, most: int = 3, folds: int = 10, dropout: float = 0.3):
         super().__init__()
-        positive("n-grams", table=table, most=most)
+        check_positive("n-grams", table=table, most=most)
         if folds < 2:
             raise UserError(f"n-grams are counted in 2 folds or more, and were given {folds}")
         if vocab**most >= NEVER:

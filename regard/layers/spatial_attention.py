@@ -13,17 +13,17 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from regard.attention.kv_cache import Memory
+from regard.attention.kv_cache import KVCache
 from regard.attention.masks import Mask
 from regard.attention.mechanisms.mechanism import Mechanism
-from regard.attention.positions.position_encoding import Positions
+from regard.attention.positions.position_encoding import PositionEncoding
 from regard.attention.token_positions import Grid
 from regard.errors import UserError
-from regard.layers.multi_head_attention import MultiHead
+from regard.layers.multi_head_attention import MultiHeadAttention
 
 
-class Spatial(nn.Module):
-    """`Spatial(64, 4)(grid)` is self-attention of a picture; `(states, grid)` looks at one; `(grid, grid)` too.
+class SpatialAttention(nn.Module):
+    """`SpatialAttention(64, 4)(grid)` is self-attention of a picture; `(states, grid)` looks at one; `(grid, grid)` too.
 
     Positions that embed (axial) are added where a model reads its input, as everywhere:
     `positions.embed(grid.flatten(1, 2), Grid(height, width))`.
@@ -35,16 +35,16 @@ class Spatial(nn.Module):
         heads: int,
         mechanism: str | Mechanism = "dot",
         *,
-        positions: str | Positions | None = None,
+        positions: str | PositionEncoding | None = None,
         **options: Any,
     ):
         super().__init__()
-        self.attention = MultiHead(dim, heads, mechanism, positions=positions, **options)
+        self.attention = MultiHeadAttention(dim, heads, mechanism, positions=positions, **options)
 
     def forward(
         self,
         x: Tensor,
-        memory: Tensor | Memory | None = None,
+        memory: Tensor | KVCache | None = None,
         *,
         mask: Mask | Tensor | None = None,
         causal: bool = False,
@@ -56,19 +56,21 @@ class Spatial(nn.Module):
                 f"spatial attention takes a grid (batch, height, width, dim), or states (batch, queries, dim) and a "
                 f"grid as memory; given shape {tuple(x.shape)}"
             )
-        at = Grid(x.shape[1], x.shape[2]) if x.dim() == 4 else None
+        position_ids = Grid(x.shape[1], x.shape[2]) if x.dim() == 4 else None
         flat, rows = (x.flatten(1, 2), "grid") if x.dim() == 4 else (x, "tokens")
         if isinstance(memory, Tensor):
-            memory, mask = self.remember(memory, mask=mask), None
-        out = self.attention(flat, memory, mask=_flat(mask), causal=causal, at=at, rows=rows, columns="grid")
+            memory, mask = self.project_kv(memory, mask=mask), None
+        out = self.attention(
+            flat, memory, mask=_flat(mask), causal=causal, position_ids=position_ids, query_axis=rows, key_axis="grid"
+        )
         return out.unflatten(1, x.shape[1:3]) if x.dim() == 4 else out
 
-    def remember(self, memory: Tensor, *, mask: Mask | Tensor | None = None) -> Memory:
-        """Read a grid (b, height, width, memory_dim) once, to be regarded many times."""
+    def project_kv(self, memory: Tensor, *, mask: Mask | Tensor | None = None) -> KVCache:
+        """Read a grid (b, height, width, context_dim) once, to be regarded many times."""
         if memory.dim() != 4:
             raise UserError(f"a grid is (batch, height, width, dim); given shape {tuple(memory.shape)}")
         grid = Grid(memory.shape[1], memory.shape[2])
-        return self.attention.remember(memory.flatten(1, 2), mask=_flat(mask), at=grid)
+        return self.attention.project_kv(memory.flatten(1, 2), mask=_flat(mask), position_ids=grid)
 
 
 def _flat(mask: Mask | Tensor | None) -> Mask | Tensor | None:
@@ -77,7 +79,7 @@ def _flat(mask: Mask | Tensor | None) -> Mask | Tensor | None:
         if mask.dim() != 3:
             raise UserError(
                 f"the mask of a grid is (batch, height, width), True for what may be seen; given shape "
-                f"{tuple(mask.shape)}. For pairs of places pass regard.attention.masks.Mask(pairs=...)"
+                f"{tuple(mask.shape)}. For pairs of places pass regard.attention.masks.Mask(attn_mask=...)"
             )
         return mask.flatten(1)
     return mask

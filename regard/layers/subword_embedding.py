@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.config.validation import positive
+from regard.config.validation import check_positive
 
 LENGTHS = (3, 4, 5)
 MOST = 40
@@ -25,14 +25,14 @@ _CHUNK = 1 << 15
 _BASIS, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 
 
-class Spelling(nn.Module):
+class SubwordEmbedding(nn.Module):
     """The second part of e at ids (...), (..., dim). Zero for every word before `spell`."""
 
     runs: Tensor
 
     def __init__(self, vocab: int, rows: int, dim: int):
         super().__init__()
-        positive("spelling", vocab=vocab, rows=rows, dim=dim)
+        check_positive("spelling", vocab=vocab, rows=rows, dim=dim)
         self.pieces = nn.Embedding(rows, dim)
         nn.init.normal_(self.pieces.weight, std=0.02 if dim > 64 else 0.1)
         self.register_buffer("runs", torch.zeros(vocab, MOST, dtype=torch.int32))  # row + 1 of each run; 0 is none
@@ -70,10 +70,10 @@ def _hashed(words: list[str], rows: int) -> np.ndarray:
         row[: len(word)] = np.frombuffer(word.encode("utf-32-le", "surrogatepass"), np.uint32)
     each = []
     for length in LENGTHS:
-        places = letters.shape[1] - length + 1
-        key = np.full((len(words), places), _BASIS)
+        qk_positions = letters.shape[1] - length + 1
+        key = np.full((len(words), qk_positions), _BASIS)
         for k in range(length):
-            key = (key ^ letters[:, k : k + places]) * _PRIME  # wraps around
+            key = (key ^ letters[:, k : k + qk_positions]) * _PRIME  # wraps around
         bucket = (key ^ key >> np.uint64(32)) % np.uint64(rows) + np.uint64(1)
         each.append(np.where(letters[:, length - 1 :] > 0, bucket, 0).astype(np.int32))
     every = np.concatenate(each, 1)

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable
 
 from torch import Tensor, nn
 
-from regard.attention.kv_cache import Memory
+from regard.attention.kv_cache import KVCache
 from regard.attention.masks import Mask
-from regard.attention.token_positions import At
-from regard.config.validation import positive
+from regard.attention.token_positions import PositionIds
+from regard.config.validation import check_positive
 from regard.layers.dropout import Dropout
-from regard.layers.multi_head_attention import MultiHead
+from regard.layers.multi_head_attention import MultiHeadAttention
 
 Part = Callable[[Tensor], Tensor]
 Norm = Callable[[int], nn.Module]
@@ -60,7 +60,7 @@ class FeedForward(nn.Module):
         bias: bool = True,
     ):
         super().__init__()
-        positive("the feed-forward net", dim=dim, hidden=hidden)
+        check_positive("the feed-forward net", dim=dim, hidden=hidden)
         self.up, self.down = nn.Linear(dim, hidden, bias), nn.Linear(hidden, dim, bias)
         self.activation, self.dropout = activation, Dropout(dropout)
 
@@ -73,7 +73,7 @@ class EncoderBlock(nn.Module):
 
     def __init__(
         self,
-        attention: MultiHead,
+        attention: MultiHeadAttention,
         feed: nn.Module,
         *,
         residual: Residual = PreNorm,
@@ -82,28 +82,38 @@ class EncoderBlock(nn.Module):
     ):
         super().__init__()
         dim = attention.mechanism.dim
-        self.attention, self.feed = attention, feed
-        self.around_attention, self.around_feed = residual(dim, dropout, norm), residual(dim, dropout, norm)
+        self.attention, self.ffn = attention, feed
+        self.attention_residual, self.ffn_residual = residual(dim, dropout, norm), residual(dim, dropout, norm)
 
     def forward(
-        self, x: Tensor, *, mask: Mask | Tensor | None = None, causal: bool = False, at: At | None = None
+        self,
+        x: Tensor,
+        *,
+        mask: Mask | Tensor | None = None,
+        causal: bool = False,
+        position_ids: PositionIds | None = None,
     ) -> Tensor:
-        x = self.around_attention(x, lambda y: self.attention(y, mask=mask, causal=causal, at=at))
-        return self.around_feed(x, self.feed)
+        x = self.attention_residual(x, lambda y: self.attention(y, mask=mask, causal=causal, position_ids=position_ids))
+        return self.ffn_residual(x, self.ffn)
 
     def step(
-        self, x: Tensor, past: Memory | None, *, mask: Mask | Tensor | None = None, at: At | None = None
-    ) -> tuple[Tensor, Memory]:
+        self,
+        x: Tensor,
+        past: KVCache | None,
+        *,
+        mask: Mask | Tensor | None = None,
+        position_ids: PositionIds | None = None,
+    ) -> tuple[Tensor, KVCache]:
         """The next places of a causal sequence, with what came before in memory; mask (b, new) for the new ones."""
-        kept: list[Memory] = []
+        kept: list[KVCache] = []
 
         def attend(y: Tensor) -> Tensor:
-            out, memory = self.attention.step(y, past, mask=mask, at=at)
+            out, memory = self.attention.step(y, past, mask=mask, position_ids=position_ids)
             kept.append(memory)
             return out
 
-        x = self.around_attention(x, attend)
-        return self.around_feed(x, self.feed), kept[0]
+        x = self.attention_residual(x, attend)
+        return self.ffn_residual(x, self.ffn), kept[0]
 
 
 class DecoderBlock(nn.Module):
@@ -111,8 +121,8 @@ class DecoderBlock(nn.Module):
 
     def __init__(
         self,
-        attention: MultiHead,
-        source: MultiHead,
+        attention: MultiHeadAttention,
+        source: MultiHeadAttention,
         feed: nn.Module,
         *,
         residual: Residual = PreNorm,
@@ -121,39 +131,54 @@ class DecoderBlock(nn.Module):
     ):
         super().__init__()
         dim = attention.mechanism.dim
-        self.attention, self.source, self.feed = attention, source, feed
-        self.around_attention = residual(dim, dropout, norm)
-        self.around_source = residual(dim, dropout, norm)
-        self.around_feed = residual(dim, dropout, norm)
+        self.attention, self.cross_attention, self.ffn = attention, source, feed
+        self.attention_residual = residual(dim, dropout, norm)
+        self.cross_attention_residual = residual(dim, dropout, norm)
+        self.ffn_residual = residual(dim, dropout, norm)
 
     def forward(
-        self, x: Tensor, source: Memory | Tensor, *, mask: Mask | Tensor | None = None, at: At | None = None
+        self,
+        x: Tensor,
+        source: KVCache | Tensor,
+        *,
+        mask: Mask | Tensor | None = None,
+        position_ids: PositionIds | None = None,
     ) -> Tensor:
         """`source` is the encoder's output, or what `self.source.remember` made of it; `mask` hides the target's
         padding."""
-        x = self.around_attention(x, lambda y: self.attention(y, mask=mask, causal=True, at=at))
-        x = self.around_source(x, lambda y: self.source(y, source, at=at, columns="source"))
-        return self.around_feed(x, self.feed)
+        x = self.attention_residual(x, lambda y: self.attention(y, mask=mask, causal=True, position_ids=position_ids))
+        x = self.cross_attention_residual(
+            x, lambda y: self.cross_attention(y, source, position_ids=position_ids, key_axis="source")
+        )
+        return self.ffn_residual(x, self.ffn)
 
-    def step(self, x: Tensor, past: Memory | None, source: Memory, *, at: At | None = None) -> tuple[Tensor, Memory]:
-        kept: list[Memory] = []
+    def step(
+        self, x: Tensor, past: KVCache | None, source: KVCache, *, position_ids: PositionIds | None = None
+    ) -> tuple[Tensor, KVCache]:
+        kept: list[KVCache] = []
 
         def attend(y: Tensor) -> Tensor:
-            out, memory = self.attention.step(y, past, at=at)
+            out, memory = self.attention.step(y, past, position_ids=position_ids)
             kept.append(memory)
             return out
 
-        x = self.around_attention(x, attend)
-        x = self.around_source(x, lambda y: self.source(y, source, at=at, columns="source"))
-        return self.around_feed(x, self.feed), kept[0]
+        x = self.attention_residual(x, attend)
+        x = self.cross_attention_residual(
+            x, lambda y: self.cross_attention(y, source, position_ids=position_ids, key_axis="source")
+        )
+        return self.ffn_residual(x, self.ffn), kept[0]
 
 
-def step_through(
-    blocks: Iterable[DecoderBlock], x: Tensor, past: list[Memory] | None, source: list[Memory], at: At
-) -> tuple[Tensor, list[Memory]]:
+def decoder_step(
+    blocks: Iterable[DecoderBlock],
+    x: Tensor,
+    past: list[KVCache] | None,
+    source: list[KVCache],
+    position_ids: PositionIds,
+) -> tuple[Tensor, list[KVCache]]:
     """The next places through all blocks of a decoder; the memories to go on from, one per block."""
-    kept: list[Memory] = []
+    kept: list[KVCache] = []
     for i, block in enumerate(blocks):
-        x, memory = block.step(x, past[i] if past else None, source[i], at=at)
+        x, memory = block.step(x, past[i] if past else None, source[i], position_ids=position_ids)
         kept.append(memory)
     return x, kept

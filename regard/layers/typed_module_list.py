@@ -10,6 +10,6 @@ from torch import nn
 L = TypeVar("L", bound=nn.Module)
 
 
-class Stack(nn.ModuleList, Generic[L]):
+class TypedModuleList(nn.ModuleList, Generic[L]):
     def __iter__(self) -> Iterator[L]:  # type: ignore[override]
         return super().__iter__()  # type: ignore[return-value]

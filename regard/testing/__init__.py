@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from regard.attention.mechanisms.mechanism import Mechanism
-from regard.errors import UserError, nearest
+from regard.errors import UserError, did_you_mean
 from regard.testing import attention_weights, hooks, incremental, masking, numerics
 from regard.testing.mechanism_case import KEYS, QUERIES, Case, Formula, cases, in_one_thread
 from regard.testing.model_contract import MODEL_CHECKS, check_model
@@ -43,7 +43,7 @@ def check_mechanism(
     chosen = list(CHECKS) if checks is None else list(checks)
     for name in chosen:
         if name not in CHECKS:
-            raise UserError(f"there is no check {name!r}; {nearest(name, CHECKS)}")
+            raise UserError(f"there is no check {name!r}; {did_you_mean(name, CHECKS)}")
     for number, case in enumerate(
         cases(name_or_class, positions=positions, formula=formula, lengths=lengths, **options)
     ):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.masks import Mask
-from regard.layers.multi_head_attention import MultiHead
+from regard.layers.multi_head_attention import MultiHeadAttention
 from regard.testing.mechanism_case import BATCH, HEADS, Case, same, watch
 
 
@@ -24,25 +24,25 @@ def masks(n: int, k: int) -> Iterator[tuple[str, Mask, Tensor]]:
     whole = torch.ones(BATCH, HEADS, n, k, dtype=torch.bool)
     keys = torch.ones(BATCH, k, dtype=torch.bool)
     keys[1, k - 4 :] = False
-    yield "keys", Mask(keys=keys), whole & keys[:, None, None, :]
+    yield "keys", Mask(key_mask=keys), whole & keys[:, None, None, :]
     pairs = pattern(BATCH, 1, n, k)
-    yield "pairs", Mask(pairs=pairs), whole & pairs
+    yield "pairs", Mask(attn_mask=pairs), whole & pairs
     each = pattern(BATCH, HEADS, n, k, seed=6)
-    yield "pairs of each head", Mask(pairs=each), each
+    yield "pairs of each head", Mask(attn_mask=each), each
     past = torch.tensor([[j <= i for j in range(k)] for i in range(n)])
     yield "causal", Mask(causal=True), whole & past
     yield "all at once", Mask(keys, pairs, True), whole & keys[:, None, None, :] & pairs & past
 
 
-def settings(case: Case) -> Iterator[tuple[str, MultiHead, Tensor, Tensor | None, int]]:
+def settings(case: Case) -> Iterator[tuple[str, MultiHeadAttention, Tensor, Tensor | None, int]]:
     """Regarding itself, and regarding another memory where the mechanism can."""
     layer = case.layer()
     yield "itself", layer, case.x(), None, case.n
-    if case.cls.cross:
+    if case.cls.supports_cross_attention:
         yield "another memory", layer, case.x(), case.memory(), case.m
 
 
-def weigh(layer: MultiHead, x: Tensor, memory: Tensor | None, mask: Mask | None) -> tuple[Tensor, Tensor]:
+def weigh(layer: MultiHeadAttention, x: Tensor, memory: Tensor | None, mask: Mask | None) -> tuple[Tensor, Tensor]:
     """The weights and the context of one call."""
     with watch(layer) as seen, torch.no_grad():
         layer(x, memory, mask=mask)
@@ -76,8 +76,8 @@ def assert_forbidden_weigh_nothing(case: Case) -> None:
             kept = free * allowed
             total = kept.sum(-1, keepdim=True)
             wanted = torch.where(total > 0, kept / total, 0.0)
-            if memory is None and mask.keys is not None:  # what a padded place asks does not matter
-                real = mask.keys[:, None, :, None]
+            if memory is None and mask.key_mask is not None:  # what a padded place asks does not matter
+                real = mask.key_mask[:, None, :, None]
                 weights, wanted = weights * real, wanted * real
             same(weights, wanted, f"a mask ({name}) over {where} changes the odds among allowed keys")
 
@@ -90,7 +90,10 @@ def assert_nowhere_reads_zero(case: Case) -> None:
         pairs[0, :, 4] = False
         keys = torch.ones(BATCH, k, dtype=torch.bool)
         keys[1] = False
-        for name, mask, row in (("pairs", Mask(pairs=pairs), (0, 4)), ("keys", Mask(keys=keys), (1, slice(None)))):
+        for name, mask, row in (
+            ("pairs", Mask(attn_mask=pairs), (0, 4)),
+            ("keys", Mask(key_mask=keys), (1, slice(None))),
+        ):
             layer.zero_grad()
             given = x.clone().requires_grad_()
             with watch(layer) as seen:
@@ -114,12 +117,12 @@ def assert_formula(case: Case) -> None:
     if case.formula is None:
         return
     for where, layer, x, memory, k in settings(case):
-        at, k_at = range(case.n), range(k)
+        position_ids, k_pos = range(case.n), range(k)
         with torch.no_grad(), watch(layer) as seen:
             layer(x, memory)
-            query = layer.mechanism.query(x, at)
-            keys, _ = layer.mechanism.remember(x if memory is None else memory, k_at)
-            raw = case.formula(layer.mechanism, query, keys, seen[0].scores.places).exp()
+            query = layer.mechanism.project_query(x, position_ids)
+            keys, _ = layer.mechanism.project_kv(x if memory is None else memory, k_pos)
+            raw = case.formula(layer.mechanism, query, keys, seen[0].scores.qk_positions).exp()
         same(seen[0].scores.weights(), raw / raw.sum(-1, keepdim=True), f"weights over {where} are not the formula's")
 
 

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.masks import Mask
-from regard.attention.mechanisms.mechanism import heads_joined
+from regard.attention.mechanisms.mechanism import merge_heads
 from regard.attention.token_positions import Grid
 from regard.errors import UserError
 from regard.inspect.edit import _EDITS, ablate, edit, hide, uniform
 from regard.inspect.record import record
-from regard.layers.multi_head_attention import MultiHead
+from regard.layers.multi_head_attention import MultiHeadAttention
 from regard.testing.attention_weights import masks, settings
 from regard.testing.mechanism_case import BATCH, Case, identical, noise, same, watch
 
@@ -30,9 +30,9 @@ def assert_recorded_is_read(case: Case) -> None:
                     out = layer(x, memory, mask=mask)
                 what = f"over {where}, mask {name}"
                 identical(out, before, f"recording changes the output {what}")
-                read = seen[0].scores.read(recording[SITE], seen[0].value)
+                read = seen[0].scores.apply(recording[SITE], seen[0].value)
                 same(read, seen[0].context, f"recorded weights do not read what attention read {what}")
-                same(layer.out(heads_joined(read)), out, f"recorded weights times values are not the output {what}")
+                same(layer.out(merge_heads(read)), out, f"recorded weights times values are not the output {what}")
                 again = seen[0].scores.weights(seen[0].mask)
                 identical(recording[SITE], again, f"weights() is not pure: a second call differs {what}")
 
@@ -43,14 +43,14 @@ def assert_grid(case: Case) -> None:
     x = case.placed(noise(BATCH, len(grid), case.dim, seed=1), grid)
     try:
         with torch.no_grad():
-            layer(x, at=grid)
+            layer(x, position_ids=grid)
     except UserError:
         return
     with torch.no_grad():
         for name, mask, _ in (("none", None, None), *masks(len(grid), len(grid))):
             with watch(layer) as seen, record(layer) as recording:
-                layer(x, mask=mask, at=grid)
-            read = seen[0].scores.read(recording[SITE], seen[0].value)
+                layer(x, mask=mask, position_ids=grid)
+            read = seen[0].scores.apply(recording[SITE], seen[0].value)
             same(
                 read, seen[0].context, f"recorded weights do not read what attention read, over a picture, mask {name}"
             )
@@ -61,7 +61,7 @@ def assert_edits(case: Case) -> None:
     for where, layer, x, memory, k in settings(case):
         keys = torch.ones(x.shape[0], k, dtype=torch.bool)
         keys[1, k - 3 :] = False
-        mask = Mask(keys=keys)
+        mask = Mask(key_mask=keys)
         with torch.no_grad(), watch(layer) as seen:
             layer(x, memory, mask=mask)
             one = seen[0]
@@ -77,16 +77,16 @@ def assert_edits(case: Case) -> None:
             layer(x, memory, mask=Mask(keys, pairs))
         read = {
             "ablate([1])": (ablate([1]), silent),
-            "uniform()": (uniform(), one.scores.read(level, one.value)),
+            "uniform()": (uniform(), one.scores.apply(level, one.value)),
             "hide([2, 5])": (hide([2, 5]), seen[1].context),
-            "hide([2, 5], renormalise=False)": (hide([2, 5], renormalise=False), one.scores.read(left, one.value)),
+            "hide([2, 5], renormalise=False)": (hide([2, 5], renormalise=False), one.scores.apply(left, one.value)),
         }
         for name, (change, context) in read.items():
             with torch.no_grad(), edit(layer, SITE, change), record(layer) as recording:
                 out = layer(x, memory, mask=mask)
-            wanted = layer.out(heads_joined(context))
+            wanted = layer.out(merge_heads(context))
             same(out, wanted, f"{name} over {where} does not give what the same change by hand gives")
-            read_again = layer.out(heads_joined(one.scores.read(recording[SITE], one.value)))
+            read_again = layer.out(merge_heads(one.scores.apply(recording[SITE], one.value)))
             same(read_again, out, f"what is recorded under {name} over {where} is not what was read")
 
 
@@ -143,10 +143,10 @@ def assert_dropout_is_off_while_recording(case: Case) -> None:
             out = layer(x)
         torch.manual_seed(0)
         dropped = _dropped(seen[0].scores.weights(), layer)
-        same(seen[0].scores.read(dropped, seen[0].value), seen[0].context, "dropout acts on more than the weights")
+        same(seen[0].scores.apply(dropped, seen[0].value), seen[0].context, "dropout acts on more than the weights")
 
 
-def _dropped(weights: Tensor, layer: MultiHead) -> Tensor:
+def _dropped(weights: Tensor, layer: MultiHeadAttention) -> Tensor:
     return nn.functional.dropout(weights, layer.attend.dropout)
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.attention.kv_cache import Memory
+from regard.attention.kv_cache import KVCache
 from regard.errors import UserError
-from regard.layers.multi_head_attention import MultiHead
+from regard.layers.multi_head_attention import MultiHeadAttention
 from regard.testing.mechanism_case import BATCH, OTHER, Case, identical, same
 
 
-def walk(layer: MultiHead, x: Tensor, chunks: tuple[int, ...], past: Memory | None = None) -> tuple[Tensor, Memory]:
+def walk(
+    layer: MultiHeadAttention, x: Tensor, chunks: tuple[int, ...], past: KVCache | None = None
+) -> tuple[Tensor, KVCache]:
     """x in these chunks, one after the other."""
     outs = []
     for part in x.split(chunks, 1):
@@ -36,7 +38,7 @@ def assert_steps(case: Case) -> None:
     again = x.clone().requires_grad_()
     (wanted,) = torch.autograd.grad(layer(again, causal=True).square().sum(), again)
     same(grad, wanted, "gradients of steps differ from those of all at once")
-    reach = layer.mechanism.reach
+    reach = layer.mechanism.max_lookback
     kept = len(past) - uneven[-1]
     assert reach is None or kept <= reach, f"reach is {reach}, yet {kept} keys are kept for the next step"
 
@@ -66,7 +68,7 @@ def assert_memory_is_read_once(case: Case) -> None:
     """A memory read once gives what the tensor gives, as often as it is asked; where a mechanism cannot regard another
     sequence, it says so."""
     layer, x = case.layer(), case.x()
-    if not case.cls.cross:
+    if not case.cls.supports_cross_attention:
         try:
             layer(x, case.memory())
         except UserError:
@@ -75,15 +77,19 @@ def assert_memory_is_read_once(case: Case) -> None:
     keys = torch.ones(BATCH, case.m, dtype=torch.bool)
     keys[0, 8:] = False
     for width in (case.dim, OTHER):
-        layer = case.layer(memory_dim=None if width == case.dim else width)
+        layer = case.layer(context_dim=None if width == case.dim else width)
         memory = case.memory(width=width)
         with torch.no_grad():
             for mask in (None, keys):
                 out = layer(x, memory, mask=mask)
-                read = layer.remember(memory, mask=mask)
+                read = layer.project_kv(memory, mask=mask)
                 for time in ("first", "second"):
                     identical(layer(x, read), out, f"a memory read once ({time} time) differs from its tensor")
-                same(layer(x[:, 3:4], read, at=range(3, 4)), out[:, 3:4], "a query alone differs from among others")
+                same(
+                    layer(x[:, 3:4], read, position_ids=range(3, 4)),
+                    out[:, 3:4],
+                    "a query alone differs from among others",
+                )
 
 
 CHECKS = {

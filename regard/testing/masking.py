@@ -29,7 +29,7 @@ def assert_padding_is_invisible(case: Case) -> None:
         same(out[1, :-PADDING], short, "a padded sequence differs from the same without padding")
         causal = layer(clean, mask=mask, causal=True)
         same(causal[1, :-PADDING], layer(clean[1:, :-PADDING], causal=True)[0], "padding is seen under a causal mask")
-    if case.cls.cross:
+    if case.cls.supports_cross_attention:
         _assert_memory_padding(case)
 
 
@@ -44,10 +44,10 @@ def _assert_memory_padding(case: Case) -> None:
         for name, grad in grads.items():
             identical(other_grads[name], grad, f"padding of {garbage} in a memory changes the gradient of {name}")
         with torch.no_grad():
-            read = layer(x, layer.remember(dirty, mask=mask))
+            read = layer(x, layer.project_kv(dirty, mask=mask))
             identical(read, layer(x, clean, mask=mask), f"padding of {garbage} is seen in a memory that was read once")
             pairs = torch.ones(BATCH, case.n, case.m, dtype=torch.bool)
-            both = layer(x, layer.remember(dirty, mask=mask), mask=pairs)
+            both = layer(x, layer.project_kv(dirty, mask=mask), mask=pairs)
             same(both, out, "a mask of pairs makes a memory's padding seen")
     with torch.no_grad():
         short = layer(x[1:], clean[1:, :-PADDING])[0]
@@ -58,7 +58,7 @@ def assert_batch_mates_are_invisible(case: Case) -> None:
     """What else is in the batch changes nothing, not a bit at the same shapes, and gets no gradient."""
     layer, x = case.layer(), case.x()
     other = torch.stack((x[0], 3 * x[1].flip(0)))
-    memory = case.memory() if case.cls.cross else None
+    memory = case.memory() if case.cls.supports_cross_attention else None
     with torch.no_grad():
         out = layer(x, memory)
         mates = None if memory is None else torch.stack((memory[0], memory[1].flip(0)))
@@ -77,7 +77,7 @@ def assert_future_is_invisible(case: Case) -> None:
     with torch.no_grad():
         out = layer(x, causal=True)
         triangle = torch.ones(1, 1, case.n, case.n, dtype=torch.bool).tril()
-        same(layer(x, mask=Mask(pairs=triangle)), out, "causal=True differs from a triangle of pairs")
+        same(layer(x, mask=Mask(attn_mask=triangle)), out, "causal=True differs from a triangle of pairs")
     for now in (0, case.n // 2, case.n - 2):
         with torch.no_grad():
             changed = x.clone()
@@ -96,14 +96,16 @@ def assert_order(case: Case) -> None:
     layer, x = case.layer(), case.x()
     if case.kind == "embed":  # order is then in the inputs themselves
         return
-    order = torch.randperm(case.m if case.cls.cross else case.n, generator=torch.Generator().manual_seed(3))
+    order = torch.randperm(
+        case.m if case.cls.supports_cross_attention else case.n, generator=torch.Generator().manual_seed(3)
+    )
     with torch.no_grad():
-        if case.cls.cross:
+        if case.cls.supports_cross_attention:
             memory = case.memory()
             out, turned = layer(x, memory), layer(x, memory[:, order])
         else:
             out, turned = layer(x)[:, order], layer(x[:, order])
-    if not case.cls.ordered and case.kind == "none":
+    if not case.cls.order_sensitive and case.kind == "none":
         same(turned, out, "the order of the memory matters, though the mechanism does not say that it is `ordered`")
         return
     if case.kind != "none":

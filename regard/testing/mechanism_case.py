@@ -18,12 +18,12 @@ from regard.attention import mechanisms
 from regard.attention import positions as kinds
 from regard.attention.masks import Mask
 from regard.attention.mechanisms.mechanism import Mechanism
-from regard.attention.positions.position_encoding import Positions
+from regard.attention.positions.position_encoding import PositionEncoding
 from regard.attention.scores import Attend, Scores
-from regard.attention.token_positions import At
+from regard.attention.token_positions import PositionIds
 from regard.config import specs
 from regard.errors import UserError
-from regard.layers.multi_head_attention import MultiHead
+from regard.layers.multi_head_attention import MultiHeadAttention
 
 HEADS, BATCH, QUERIES, KEYS, OTHER = 3, 2, 11, 13, 17
 WIDTHS = (21, 42, 84)
@@ -56,21 +56,21 @@ class Case:
         return width(kinds.POSITIONS[self.positions])
 
     def layer(
-        self, *, dtype: torch.dtype = torch.float64, seed: int = 0, memory_dim: int | None = None, dropout: float = 0.0
-    ) -> MultiHead:
+        self, *, dtype: torch.dtype = torch.float64, seed: int = 0, context_dim: int | None = None, dropout: float = 0.0
+    ) -> MultiHeadAttention:
         """A layer whose every parameter has left its starting value, so that a bias of zero hides nothing."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             place = kinds.build(self.positions, self.dim, HEADS)
             try:
-                mechanism = self.cls(self.dim, HEADS, memory_dim=memory_dim, positions=place, **self.options)
+                mechanism = self.cls(self.dim, HEADS, context_dim=context_dim, positions=place, **self.options)
             except TypeError as problem:
                 raise AssertionError(
-                    f"{self.cls.__name__} cannot be built: {problem}. A mechanism takes (dim, heads, *, memory_dim, "
+                    f"{self.cls.__name__} cannot be built: {problem}. A mechanism takes (dim, heads, *, context_dim, "
                     "value_width, positions, bias), further keywords with defaults, and defines query, remember, score "
                     "and cost"
                 ) from None
-            layer = MultiHead(self.dim, HEADS, mechanism, dropout=dropout).to(dtype)
+            layer = MultiHeadAttention(self.dim, HEADS, mechanism, dropout=dropout).to(dtype)
             shake(layer)
         return layer.eval()
 
@@ -79,10 +79,10 @@ class Case:
         n = self.n if n is None else n
         return self.placed(noise(b, n, self.dim, seed=seed).to(dtype), range(n))
 
-    def placed(self, x: Tensor, at: At) -> Tensor:
+    def placed(self, x: Tensor, position_ids: PositionIds) -> Tensor:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.manual_seed(0)
-            return kinds.build(self.positions, self.dim, HEADS).to(x.dtype).embed(x, at)
+            return kinds.build(self.positions, self.dim, HEADS).to(x.dtype).embed(x, position_ids)
 
     def memory(self, m: int | None = None, *, width: int | None = None, seed: int = 2) -> Tensor:
         return noise(BATCH, self.m if m is None else m, width or self.dim, seed=seed)
@@ -116,16 +116,16 @@ def cases(
     return [Case(cls, name, options, formula, *lengths) for name in names + embedded]
 
 
-def width(kind: type[Positions], **options: Any) -> int:
+def width(kind: type[PositionEncoding], **options: Any) -> int:
     """The first width at which these positions are defined for a sequence."""
     problems: list[str] = []
     for dim in WIDTHS:
         try:
             place = kind(dim, HEADS, **options)
-            x, at = torch.zeros(1, 2, dim), range(2)
-            place.embed(x, at)
-            place.rotate(x.view(1, 2, HEADS, -1).transpose(1, 2), at)
-            place.bias(at, at)
+            x, position_ids = torch.zeros(1, 2, dim), range(2)
+            place.embed(x, position_ids)
+            place.rotate(x.view(1, 2, HEADS, -1).transpose(1, 2), position_ids)
+            place.bias(position_ids, position_ids)
             return dim
         except UserError as problem:
             problems.append(str(problem))

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.inspect.record import attends, record
+from regard.inspect.record import find_attention_layers, record
 from regard.testing.hooks import _state
 from regard.testing.mechanism_case import identical, same, watch
 from regard.testing.save_load import through_a_file
@@ -104,7 +104,7 @@ def assert_saved_and_loaded(case: ModelCase) -> None:
 def assert_recorded_is_read(case: ModelCase) -> None:
     """At every place where attention happens recorded weights read what was read; recording changes no bit and leaves
     nothing behind."""
-    if not attends(case.model):
+    if not find_attention_layers(case.model):
         return
     before = _state(case.model)
     with torch.no_grad():
@@ -113,9 +113,9 @@ def assert_recorded_is_read(case: ModelCase) -> None:
             identical(case.run(), out, "recording changes the output")
         assert len(seen) == len(recording), f"{len(seen)} acts of attention, {len(recording)} recorded"
         for act, call in zip(seen, recording.calls, strict=True):
-            read = act.scores.read(call.weights, act.value)
-            same(read, act.context, f"recorded weights at {call.site} do not read what was read", atol=case.atol)
-    missed = sorted(set(attends(case.model)) - set(recording.sites))
+            read = act.scores.apply(call.weights, act.value)
+            same(read, act.context, f"recorded weights at {call.layer} do not read what was read", atol=case.atol)
+    missed = sorted(set(find_attention_layers(case.model)) - set(recording.layers))
     assert not missed, f"no attention happens at {', '.join(missed)}"
     assert _state(case.model) == before, "recording leaves hooks or another mode on the model"
 

@@ -15,7 +15,7 @@ from regard.attention.cost import Cost
 from regard.attention.mechanisms.mechanism import Mechanism
 from regard.attention.positions import POSITIONS
 from regard.errors import UserError
-from regard.layers.multi_head_attention import MultiHead
+from regard.layers.multi_head_attention import MultiHeadAttention
 from regard.testing.mechanism_case import BATCH, HEADS, Case, identical, same
 from regard.testing.save_load import through_a_file
 
@@ -40,12 +40,12 @@ def assert_shapes(case: Case) -> None:
     """(b, q, dim) comes out, or the heads side by side where no matrix joins them; one query, one key, one example
     too."""
     layer = case.layer()
-    width = case.dim if case.cls.joined else HEADS * layer.mechanism.value_width
+    width = case.dim if case.cls.output_proj else HEADS * layer.mechanism.value_width
     for b, n in ((BATCH, case.n), (1, case.n), (BATCH, 1)):
         out = layer(case.x(n, b=b))
         assert out.shape == (b, n, width), f"input {(b, n, case.dim)} gives {tuple(out.shape)}, wanted {(b, n, width)}"
         assert out.dtype == torch.float64, f"float64 in, {out.dtype} out"
-    if case.cls.cross:
+    if case.cls.supports_cross_attention:
         for m in (case.m, 1):
             out = layer(case.x(), case.memory(m))
             assert out.shape == (BATCH, case.n, width), (
@@ -56,13 +56,19 @@ def assert_shapes(case: Case) -> None:
 def assert_places(case: Case) -> None:
     """Places given as a tensor, for all rows or for each, are the places given as a range."""
     layer, start = case.layer(), 4
-    x, at = case.x(), torch.arange(start, start + case.n)
+    x, position_ids = case.x(), torch.arange(start, start + case.n)
     with torch.no_grad():
         for causal in (False, True):
-            out = layer(x, at=range(start, start + case.n), causal=causal)
-            same(layer(x, at=at, causal=causal), out, "places in a tensor (n,) differ from the same range")
-            each = at.expand(BATCH, -1)
-            same(layer(x, at=each, causal=causal), out, "places in a tensor (b, n) differ from the same range")
+            out = layer(x, position_ids=range(start, start + case.n), causal=causal)
+            same(
+                layer(x, position_ids=position_ids, causal=causal),
+                out,
+                "places in a tensor (n,) differ from the same range",
+            )
+            each = position_ids.expand(BATCH, -1)
+            same(
+                layer(x, position_ids=each, causal=causal), out, "places in a tensor (b, n) differ from the same range"
+            )
 
 
 def assert_gradients(case: Case) -> None:
@@ -131,7 +137,7 @@ def assert_traced(case: Case) -> None:
         same(traced_grads[name], grad, f"the traced gradient of {name} differs from the eager one")
 
 
-def measured(layer: MultiHead, x: Tensor, memory: Tensor | None) -> int:
+def measured(layer: MultiHeadAttention, x: Tensor, memory: Tensor | None) -> int:
     """FLOPs of one forward pass as torch counts them, with attention unfused so that it is counted at all."""
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         layer(x, memory)
@@ -142,7 +148,7 @@ def assert_cost(case: Case) -> None:
     """The cost card says how many parameters there are, exactly, and the FLOPs of a pass to one in a hundred."""
     layer = case.layer()
     for n, m in ((case.n, None), (case.n + 26, None), (case.n, case.m)):
-        if m is not None and not case.cls.cross:
+        if m is not None and not case.cls.supports_cross_attention:
             continue
         card = layer.cost(n, m)
         assert isinstance(card, Cost), f"cost({n}, {m}) gives {type(card).__name__}, wanted regard.attention.cost.Cost"

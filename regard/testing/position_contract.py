@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.positions import COMMON, POSITIONS
-from regard.attention.positions.position_encoding import Positions
-from regard.attention.token_positions import At, Grid
+from regard.attention.positions.position_encoding import PositionEncoding
+from regard.attention.token_positions import Grid, PositionIds
 from regard.config import specs
 from regard.errors import UserError
 from regard.testing.mechanism_case import BATCH, HEADS, QUERIES, identical, noise, same, shake, width
@@ -19,19 +19,26 @@ from regard.testing.save_load import through_a_file
 KINDS = ("none", "embed", "rotate", "bias")
 START = 5
 
-Build = Callable[[], Positions]
+Build = Callable[[], PositionEncoding]
 
 
-def use(place: Positions, at: At, k_at: At | None = None, dtype: torch.dtype = torch.float64) -> Tensor:
+def use(
+    place: PositionEncoding,
+    position_ids: PositionIds,
+    k_pos: PositionIds | None = None,
+    dtype: torch.dtype = torch.float64,
+) -> Tensor:
     """What these positions do, whatever that is: places are along dimension -2."""
-    n = at.shape[-1] if isinstance(at, Tensor) else len(at)
+    n = position_ids.shape[-1] if isinstance(position_ids, Tensor) else len(position_ids)
     # The same numbers stand at every place, so that a part of a longer stretch can be compared.
     if place.kind == "embed":
-        return place.embed(noise(BATCH, 1, place.dim, seed=1).expand(-1, n, -1).to(dtype), at)
+        return place.embed(noise(BATCH, 1, place.dim, seed=1).expand(-1, n, -1).to(dtype), position_ids)
     if place.kind == "rotate":
-        return place.rotate(noise(BATCH, HEADS, 1, place.dim // HEADS, seed=1).expand(-1, -1, n, -1).to(dtype), at)
+        return place.rotate(
+            noise(BATCH, HEADS, 1, place.dim // HEADS, seed=1).expand(-1, -1, n, -1).to(dtype), position_ids
+        )
     if place.kind == "bias":
-        bias = place.bias(at, at if k_at is None else k_at)
+        bias = place.bias(position_ids, position_ids if k_pos is None else k_pos)
         assert bias is not None, "positions of the kind 'bias' give no bias"
         return bias
     return torch.zeros(n, 1, dtype=dtype)
@@ -41,15 +48,19 @@ def assert_complete(build: Build) -> None:
     """The class says what it is, and does one of the three things and leaves the other two alone."""
     place = build()
     cls, x = type(place), noise(BATCH, QUERIES, place.dim, seed=1)
-    assert isinstance(place, Positions), f"{cls.__name__} is no subclass of regard's Positions"
+    assert isinstance(place, PositionEncoding), f"{cls.__name__} is no subclass of regard's PositionEncoding"
     for word in ("name", "title"):
         assert getattr(cls, word, None), f"{cls.__name__} has no {word}: give it a class attribute `{word} = ...`"
     kind = getattr(cls, "kind", None)
     assert kind in KINDS, f"{cls.__name__}.kind is {kind!r}; wanted one of {', '.join(KINDS)}"
-    heads, at = x.view(BATCH, QUERIES, HEADS, -1).transpose(1, 2), range(QUERIES)
-    assert kind == "embed" or torch.equal(place.embed(x, at), x), f"kind is {kind!r}, yet embed() does something"
-    assert kind == "rotate" or torch.equal(place.rotate(heads, at), heads), f"kind is {kind!r}, yet rotate() acts"
-    assert kind == "bias" or place.bias(at, at) is None, f"kind is {kind!r}, yet there is a bias"
+    heads, position_ids = x.view(BATCH, QUERIES, HEADS, -1).transpose(1, 2), range(QUERIES)
+    assert kind == "embed" or torch.equal(place.embed(x, position_ids), x), (
+        f"kind is {kind!r}, yet embed() does something"
+    )
+    assert kind == "rotate" or torch.equal(place.rotate(heads, position_ids), heads), (
+        f"kind is {kind!r}, yet rotate() acts"
+    )
+    assert kind == "bias" or place.bias(position_ids, position_ids) is None, f"kind is {kind!r}, yet there is a bias"
 
 
 def assert_shapes(build: Build) -> None:
@@ -76,10 +87,10 @@ def assert_places(build: Build) -> None:
     if place.kind == "none":
         return
     stretch = range(START, START + QUERIES)
-    at = torch.arange(START, START + QUERIES)
+    position_ids = torch.arange(START, START + QUERIES)
     out = use(place, stretch)
-    same(use(place, at), out, "places in a tensor (n,) differ from the same range", atol=1e-6)
-    each = use(place, at.expand(BATCH, -1))
+    same(use(place, position_ids), out, "places in a tensor (n,) differ from the same range", atol=1e-6)
+    each = use(place, position_ids.expand(BATCH, -1))
     same(each, out.expand_as(each), "places in a tensor (b, n) differ from the same range", atol=1e-6)
     longer = use(place, range(START + QUERIES + 3))
     part = longer[..., START : START + QUERIES, :]
@@ -93,8 +104,10 @@ def assert_places_matter(build: Build) -> None:
     if place.kind == "none":
         return
     far, near = (
-        use(place, range(9, 10), torch.tensor([at])) if place.kind == "bias" else use(place, range(at, at + 1))
-        for at in (1, 8)
+        use(place, range(9, 10), torch.tensor([position_ids]))
+        if place.kind == "bias"
+        else use(place, range(position_ids, position_ids + 1))
+        for position_ids in (1, 8)
     )
     assert not torch.allclose(near, far), "places near and far are treated alike"
     if place.kind == "rotate":
@@ -107,12 +120,12 @@ def assert_everywhere(build: Build) -> None:
     place = build()
     if place.kind == "none":
         return
-    for at in (torch.tensor([3, 10**6]), Grid(3, 5)):
+    for position_ids in (torch.tensor([3, 10**6]), Grid(3, 5)):
         try:
-            out = use(place, at)
+            out = use(place, position_ids)
         except UserError:
             continue
-        assert bool(out.isfinite().all()), f"places {at} give numbers that are not finite"
+        assert bool(out.isfinite().all()), f"places {position_ids} give numbers that are not finite"
 
 
 def assert_gradients(build: Build) -> None:
@@ -141,7 +154,7 @@ POSITION_CHECKS: dict[str, Callable[[Build], None]] = {
 }
 
 
-def builder(name_or_class: str | type[Positions], **options: Any) -> Build:
+def builder(name_or_class: str | type[PositionEncoding], **options: Any) -> Build:
     """Makes the positions anew, at the first width that they take, in float64."""
     if isinstance(name_or_class, str):
         name, given = specs.parse(name_or_class)
@@ -151,7 +164,7 @@ def builder(name_or_class: str | type[Positions], **options: Any) -> Build:
         cls = name_or_class
     dim = width(cls, **options)
 
-    def build() -> Positions:
+    def build() -> PositionEncoding:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             place: nn.Module = cls(dim, HEADS, **options).double()
@@ -161,7 +174,7 @@ def builder(name_or_class: str | type[Positions], **options: Any) -> Build:
     return build
 
 
-def check_positions(name_or_class: str | type[Positions], **options: Any) -> None:
+def check_positions(name_or_class: str | type[PositionEncoding], **options: Any) -> None:
     """Hold a kind of position to the contract; AssertionError says what broke."""
     build = builder(name_or_class, **options)
     for name, check in POSITION_CHECKS.items():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from regard.attention.masks import Mask, as_mask, sees_all
 from regard.attention.token_positions import Grid
 from regard.errors import UserError
-from regard.layers import MultiHead
+from regard.layers import MultiHeadAttention
 
 CPU = torch.device("cpu")
 
@@ -49,11 +49,11 @@ def test_a_wrong_shape_is_told_with_the_right_one(shape):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.uint8])
 def test_a_wrong_dtype_is_told_with_the_fix(dtype):
-    for mask in (torch.ones(2, 5, dtype=dtype), Mask(keys=torch.ones(2, 5, dtype=dtype))):
+    for mask in (torch.ones(2, 5, dtype=dtype), Mask(key_mask=torch.ones(2, 5, dtype=dtype))):
         with pytest.raises(UserError, match=r"must be bool.*mask == 0"):
             check(mask)
     with pytest.raises(UserError, match="must be bool"):  # through the layer too, before anything uses it
-        MultiHead(6, 2)(torch.randn(2, 5, 6), mask=torch.ones(2, 5, dtype=dtype))
+        MultiHeadAttention(6, 2)(torch.randn(2, 5, 6), mask=torch.ones(2, 5, dtype=dtype))
 
 
 def test_padding_turned_round_is_told():
@@ -81,7 +81,7 @@ def test_left_padding_and_an_empty_row_are_no_mistake():
 
 def test_a_memory_takes_no_mask_of_pairs():
     with pytest.raises(UserError, match="about keys"):
-        MultiHead(6, 2).remember(torch.randn(2, 5, 6), mask=torch.ones(2, 5, 5, dtype=torch.bool))
+        MultiHeadAttention(6, 2).project_kv(torch.randn(2, 5, 6), mask=torch.ones(2, 5, 5, dtype=torch.bool))
 
 
 def test_allowed_is_the_product_of_its_parts_by_hand():
@@ -113,7 +113,7 @@ def test_a_decoding_step_needs_no_mask():
 def test_plain_causal_is_only_plain():
     assert Mask(causal=True).is_plain_causal(range(5), range(5))
     assert not Mask(causal=True).is_plain_causal(range(1, 5), range(5))
-    assert not Mask(keys=torch.ones(1, 5).bool(), causal=True).is_plain_causal(range(5), range(5))
+    assert not Mask(key_mask=torch.ones(1, 5).bool(), causal=True).is_plain_causal(range(5), range(5))
     assert not Mask().is_plain_causal(range(5), range(5))
 
 

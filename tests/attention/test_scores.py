@@ -15,27 +15,27 @@ from regard.attention.masks import Mask
 from regard.attention.mechanisms import MECHANISMS
 from regard.attention.mechanisms.dot import DotMechanism
 from regard.attention.positions import POSITIONS
-from regard.attention.scores import Attend, Dense, DotScores, normalise
-from regard.attention.token_positions import Places
+from regard.attention.scores import Attend, DenseScores, DotScores, masked_softmax
+from regard.attention.token_positions import QueryKeyPositions
 from regard.errors import UserError
 from regard.inspect import record
 from regard.layers import (
+    AttentionPooling,
+    BidirectionalRNN,
     DecoderBlock,
     EncoderBlock,
     FeedForward,
-    MultiHead,
-    Pool,
+    MultiHeadAttention,
     PostNorm,
     PreNorm,
-    TwoWay,
-    redundancy,
+    hop_penalty,
 )
-from regard.layers.bidirectional_rnn import turn
+from regard.layers.bidirectional_rnn import reverse_padded
 
 LN2, LN3 = math.log(2), math.log(3)
 
 
-def plain(layer: MultiHead) -> MultiHead:
+def plain(layer: MultiHeadAttention) -> MultiHeadAttention:
     """Projections that change nothing: queries, keys and values are the inputs themselves."""
     dim = layer.mechanism.dim
     with torch.no_grad():
@@ -48,11 +48,11 @@ def plain(layer: MultiHead) -> MultiHead:
 
 def test_three_keys_by_hand():
     """Odds 1 : 2 : 3 give weights 1/6, 2/6, 3/6; values 6, 0, 12 give 1 + 0 + 6 = 7."""
-    scores = Dense(torch.tensor([0.0, LN2, LN3]).view(1, 1, 1, 3), Places(range(1), range(3)))
+    scores = DenseScores(torch.tensor([0.0, LN2, LN3]).view(1, 1, 1, 3), QueryKeyPositions(range(1), range(3)))
     assert torch.allclose(scores.weights()[0, 0, 0], torch.tensor([1.0, 2.0, 3.0]) / 6)
     value = torch.tensor([6.0, 0.0, 12.0]).view(1, 1, 3, 1)
     assert float(Attend()(scores, value)) == pytest.approx(7)
-    hidden = Mask(keys=torch.tensor([[True, True, False]]))  # odds 1 : 2, so 2
+    hidden = Mask(key_mask=torch.tensor([[True, True, False]]))  # odds 1 : 2, so 2
     assert float(Attend()(scores, value, hidden)) == pytest.approx(2)
 
 
@@ -60,7 +60,7 @@ def test_the_dot_product_is_scaled_by_the_root_of_the_width():
     """d = 4: q·k = 2 ln 3 and 0, scaled by 1/2: ln 3 and 0, weights 3/4 and 1/4; values 4 and 8 give 5."""
     query = torch.tensor([1.0, 0, 0, 0]).view(1, 1, 1, 4)
     key = torch.tensor([[2 * LN3, 0, 0, 0], [0, 1.0, 0, 0]]).view(1, 1, 2, 4)
-    scores = DotMechanism(4, 1).score(query, key, Places(range(1), range(2)))
+    scores = DotMechanism(4, 1).score(query, key, QueryKeyPositions(range(1), range(2)))
     assert torch.allclose(scores.weights()[0, 0, 0], torch.tensor([0.75, 0.25]))
     value = torch.tensor([[4.0], [8.0]]).view(1, 1, 2, 1)
     assert float(scores.attend(value)) == pytest.approx(5)
@@ -68,7 +68,7 @@ def test_the_dot_product_is_scaled_by_the_root_of_the_width():
 
 def test_a_whole_layer_by_hand():
     """One head of width 1: x = (0, ln 2), so the second query's logits are 0 and (ln 2)²."""
-    layer = plain(MultiHead(1, 1)).eval()
+    layer = plain(MultiHeadAttention(1, 1)).eval()
     x = torch.tensor([0.0, LN2]).view(1, 2, 1)
     odds = math.exp(LN2**2)
     with torch.no_grad():
@@ -78,7 +78,7 @@ def test_a_whole_layer_by_hand():
 
 def test_heads_read_their_own_part():
     """Two heads of width 1: the first head's scores read the first part of the value, the second's the other."""
-    layer = plain(MultiHead(2, 2)).eval()
+    layer = plain(MultiHeadAttention(2, 2)).eval()
     x = torch.tensor([[0.0, LN3], [1.0, 0.0]]).view(1, 2, 2)
     with torch.no_grad():
         out = layer(x)[0]
@@ -90,16 +90,16 @@ def test_heads_read_their_own_part():
 def test_a_bias_is_added_to_the_logits():
     nothing = torch.zeros(1, 1, 1, 2)
     bias = torch.tensor([0.0, LN3, LN2]).view(1, 1, 1, 3)
-    scores = DotScores(nothing, torch.zeros(1, 1, 3, 2), Places(range(1), range(3)), 1.0, bias)
+    scores = DotScores(nothing, torch.zeros(1, 1, 3, 2), QueryKeyPositions(range(1), range(3)), 1.0, bias)
     assert torch.allclose(scores.weights()[0, 0, 0], torch.tensor([1.0, 3.0, 2.0]) / 6)
     value = torch.tensor([6.0, 0.0, 12.0]).view(1, 1, 3, 1)
     assert float(scores.attend(value)) == pytest.approx(5)
-    assert float(scores.attend(value, Mask(keys=torch.tensor([[True, False, True]])))) == pytest.approx(10)
+    assert float(scores.attend(value, Mask(key_mask=torch.tensor([[True, False, True]])))) == pytest.approx(10)
 
 
 def test_where_nothing_is_allowed_nothing_is_read():
     logits = torch.randn(1, 1, 2, 3, requires_grad=True)
-    weights = normalise(logits, torch.tensor([[True, False, True], [False, False, False]]))
+    weights = masked_softmax(logits, torch.tensor([[True, False, True], [False, False, False]]))
     assert weights[0, 0, 1].tolist() == [0.0, 0.0, 0.0]
     assert weights[0, 0, 0, 1].item() == 0.0
     weights.square().sum().backward()
@@ -108,7 +108,7 @@ def test_where_nothing_is_allowed_nothing_is_read():
 
 
 def test_dropout_falls_on_weights_and_only_in_training():
-    scores = Dense(torch.zeros(1, 1, 1, 4), Places(range(1), range(4)))
+    scores = DenseScores(torch.zeros(1, 1, 1, 4), QueryKeyPositions(range(1), range(4)))
     value, attend = torch.eye(4)[None, None], Attend(0.5)
     torch.manual_seed(0)
     kept = torch.stack([attend(scores, value).flatten() for _ in range(50)])
@@ -122,7 +122,7 @@ def test_weights_are_a_softmax_over_what_is_allowed(q: int, k: int, seed: int, s
     g = torch.Generator().manual_seed(seed)
     logits = size * torch.randn(2, 3, q, k, generator=g, dtype=torch.float64)
     allowed = torch.rand(2, 1, q, k, generator=g) < 0.5
-    weights = normalise(logits, allowed)
+    weights = masked_softmax(logits, allowed)
     raw = torch.where(allowed, (logits - logits.amax(-1, keepdim=True)).exp(), 0.0)
     total = raw.sum(-1, keepdim=True)
     assert torch.allclose(weights, torch.where(total > 0, raw / total, 0.0))
@@ -142,9 +142,9 @@ def test_the_fused_way_reads_what_the_weights_read(heads: int, width: int, n: in
     g = torch.Generator().manual_seed(seed)
     query, key, value = (torch.randn(2, heads, s, width, generator=g, dtype=torch.float64) for s in (n, m, m))
     bias = torch.randn(1, heads, n, m, generator=g, dtype=torch.float64) if seed % 2 else None
-    mask = Mask(pairs=torch.rand(2, 1, n, m, generator=g) < 0.5) if masked else None
-    scores = DotScores(query, key, Places(range(n), range(m)), 0.7, bias)
-    assert torch.allclose(scores.attend(value, mask), scores.read(scores.weights(mask), value))
+    mask = Mask(attn_mask=torch.rand(2, 1, n, m, generator=g) < 0.5) if masked else None
+    scores = DotScores(query, key, QueryKeyPositions(range(n), range(m)), 0.7, bias)
+    assert torch.allclose(scores.attend(value, mask), scores.apply(scores.weights(mask), value))
 
 
 # --- parity with torch.nn: True means "may not be seen" there ---
@@ -152,7 +152,7 @@ def test_the_fused_way_reads_what_the_weights_read(heads: int, width: int, n: in
 B, N, M, DIM, HEADS = 2, 11, 13, 21, 3
 
 
-def copied(theirs: nn.MultiheadAttention, ours: MultiHead) -> None:
+def copied(theirs: nn.MultiheadAttention, ours: MultiHeadAttention) -> None:
     """Weights of torch's layer into ours."""
     with torch.no_grad():
         for p in theirs.parameters():  # torch starts biases at zero, which would hide them
@@ -170,10 +170,10 @@ def copied(theirs: nn.MultiheadAttention, ours: MultiHead) -> None:
         ours.out.load_state_dict(theirs.out_proj.state_dict())
 
 
-def pair(**options) -> tuple[nn.MultiheadAttention, MultiHead]:
+def pair(**options) -> tuple[nn.MultiheadAttention, MultiHeadAttention]:
     torch.manual_seed(0)
     theirs = nn.MultiheadAttention(DIM, HEADS, batch_first=True, **options).double()
-    ours = MultiHead(DIM, HEADS, memory_dim=options.get("kdim")).double()
+    ours = MultiHeadAttention(DIM, HEADS, context_dim=options.get("kdim")).double()
     copied(theirs, ours)
     return theirs, ours
 
@@ -232,7 +232,9 @@ def test_cross_attention_equals_torch_at_any_width(width: int):
     agree(theirs(x, memory, memory, need_weights=False)[0], ours(x, memory), [x, memory])
     wanted = theirs(x, memory, memory, key_padding_mask=~real, need_weights=False)[0]
     agree(wanted, ours(x, memory, mask=real), [x, memory])
-    agree(theirs(x, memory, memory, key_padding_mask=~real)[0], ours(x, ours.remember(memory, mask=real)), [x, memory])
+    agree(
+        theirs(x, memory, memory, key_padding_mask=~real)[0], ours(x, ours.project_kv(memory, mask=real)), [x, memory]
+    )
 
 
 def test_recorded_weights_equal_torchs():
@@ -267,11 +269,11 @@ def feed() -> FeedForward:
 def test_the_encoder_block_equals_torch(first: bool, residual: type, train: bool):
     torch.manual_seed(0)
     theirs = nn.TransformerEncoderLayer(DIM, HEADS, 29, 0.0, batch_first=True, norm_first=first).double()
-    ours = EncoderBlock(MultiHead(DIM, HEADS), feed(), residual=residual).double()
+    ours = EncoderBlock(MultiHeadAttention(DIM, HEADS), feed(), residual=residual).double()
     copied(theirs.self_attn, ours.attention)
-    fed(theirs, ours.feed)
-    normed(theirs.norm1, ours.around_attention)
-    normed(theirs.norm2, ours.around_feed)
+    fed(theirs, ours.ffn)
+    normed(theirs.norm1, ours.attention_residual)
+    normed(theirs.norm2, ours.ffn_residual)
     theirs.train(train), ours.train(train)
     x, _ = given_inputs()
     agree(theirs(x), ours(x), [x])
@@ -286,18 +288,20 @@ def test_the_encoder_block_equals_torch(first: bool, residual: type, train: bool
 def test_the_decoder_block_equals_torch(first: bool, residual: type, train: bool):
     torch.manual_seed(0)
     theirs = nn.TransformerDecoderLayer(DIM, HEADS, 29, 0.0, batch_first=True, norm_first=first).double()
-    ours = DecoderBlock(MultiHead(DIM, HEADS), MultiHead(DIM, HEADS), feed(), residual=residual).double()
+    ours = DecoderBlock(
+        MultiHeadAttention(DIM, HEADS), MultiHeadAttention(DIM, HEADS), feed(), residual=residual
+    ).double()
     copied(theirs.self_attn, ours.attention)
-    copied(theirs.multihead_attn, ours.source)
-    fed(theirs, ours.feed)
-    for norm, around in ((1, ours.around_attention), (2, ours.around_source), (3, ours.around_feed)):
+    copied(theirs.multihead_attn, ours.cross_attention)
+    fed(theirs, ours.ffn)
+    for norm, around in ((1, ours.attention_residual), (2, ours.cross_attention_residual), (3, ours.ffn_residual)):
         normed(getattr(theirs, f"norm{norm}"), around)
     theirs.train(train), ours.train(train)
     x, memory = given_inputs()
     real = torch.arange(M) < torch.tensor([[9], [M]])
     hidden = ~torch.ones(N, N, dtype=torch.bool).tril()
     wanted = theirs(x, memory, tgt_mask=hidden, memory_key_padding_mask=~real)
-    source = ours.source.remember(memory, mask=real)
+    source = ours.cross_attention.project_kv(memory, mask=real)
     agree(wanted, ours(x, source), [x, memory])
     past, steps = None, []
     for part in ours_chunks(x):
@@ -315,71 +319,71 @@ def ours_chunks(x: Tensor) -> tuple[Tensor, ...]:
 
 def test_heads_that_do_not_divide_the_width_are_told_with_a_number_that_does():
     with pytest.raises(UserError, match=r"5 heads do not divide the width 12; [46] would"):
-        MultiHead(12, 5)
+        MultiHeadAttention(12, 5)
 
 
 def test_unknown_names_and_options_are_told_with_the_nearest():
     with pytest.raises(
         UserError, match=r"unknown mechanism 'dott'; did you mean 'dot'\? known: additive, bare, .*, dot, local"
     ):
-        MultiHead(12, 3, "dott")
+        MultiHeadAttention(12, 3, "dott")
     with pytest.raises(UserError, match=r"no option 'key_widht'; did you mean 'key_width'\? known: key_width"):
-        MultiHead(12, 3, "dot:key_widht=3")
+        MultiHeadAttention(12, 3, "dot:key_widht=3")
     with pytest.raises(UserError, match="no option 'window'"):
-        MultiHead(12, 3, "dot", window=3)
+        MultiHeadAttention(12, 3, "dot", window=3)
     with pytest.raises(UserError, match="unknown positions 'sinusoida'; did you mean 'sinusoidal'"):
-        MultiHead(12, 3, positions="sinusoida")
+        MultiHeadAttention(12, 3, positions="sinusoida")
 
 
 def test_a_ready_mechanism_takes_no_second_set_of_options():
     ready = DotMechanism(12, 3)
-    assert MultiHead(12, 3, ready).mechanism is ready
+    assert MultiHeadAttention(12, 3, ready).mechanism is ready
     with pytest.raises(UserError, match="give them to the mechanism"):
-        MultiHead(12, 3, ready, positions="alibi")
+        MultiHeadAttention(12, 3, ready, positions="alibi")
     with pytest.raises(UserError, match="give them to the mechanism"):
-        MultiHead(12, 3, ready, key_width=4)
+        MultiHeadAttention(12, 3, ready, key_width=4)
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned:length=8"])
 def test_a_layer_refuses_positions_that_it_would_not_use(positions: str):
     with pytest.raises(UserError, match="before the first layer"):
-        MultiHead(12, 3, positions=positions)
+        MultiHeadAttention(12, 3, positions=positions)
 
 
 def test_a_ready_mechanism_must_fit_the_layer():
     for dim, heads in ((12, 4), (24, 3)):
         with pytest.raises(UserError, match=f"12 with 3 heads does not fit a layer of width {dim} with {heads}"):
-            MultiHead(dim, heads, DotMechanism(12, 3))
+            MultiHeadAttention(dim, heads, DotMechanism(12, 3))
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize(
-    "sizes", [{"heads": 0}, {"heads": -3}, {"dim": 0}, {"value_width": 0}, {"memory_dim": -1}], ids=str
+    "sizes", [{"heads": 0}, {"heads": -3}, {"dim": 0}, {"value_width": 0}, {"context_dim": -1}], ids=str
 )
 def test_sizes_below_one_are_told(mechanism: str, sizes: dict[str, int]):
     ((name, given),) = sizes.items()
     with pytest.raises(UserError, match=f"{name} must be at least 1, and was given {given}"):
-        MultiHead(**{"dim": 12, "heads": 3, **sizes}, mechanism=mechanism)
+        MultiHeadAttention(**{"dim": 12, "heads": 3, **sizes}, mechanism=mechanism)
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_positions_for_no_heads_are_told(positions: str):
     with pytest.raises(UserError, match="heads must be at least 1, and was given 0"):
-        MultiHead(12, 0, positions=positions)
+        MultiHeadAttention(12, 0, positions=positions)
 
 
 def test_every_projection_starts_alike_whatever_the_memorys_width():
     """Glorot's bound, no bias: mechanisms that are compared differ in their scores and in nothing else."""
-    mechanism = MultiHead(60, 3, memory_dim=17).mechanism
+    mechanism = MultiHeadAttention(60, 3, context_dim=17).mechanism
     assert mechanism.q.bias.abs().max() == 0
     assert 0.95 < float(mechanism.q.weight.detach().abs().max()) / (6 / (60 + 60)) ** 0.5 <= 1
 
 
 def test_options_are_read_from_the_name():
-    assert MultiHead(12, 3, "dot:key_width=5").mechanism.key_width == 5
-    assert MultiHead(12, 3, "dot", key_width=5).mechanism.key_width == 5
-    assert MultiHead(12, 3, value_width=5)(torch.randn(1, 2, 12)).shape == (1, 2, 12)
-    assert MultiHead(12, 3, value_width=5, output=False)(torch.randn(1, 2, 12)).shape == (1, 2, 15)
+    assert MultiHeadAttention(12, 3, "dot:key_width=5").mechanism.key_width == 5
+    assert MultiHeadAttention(12, 3, "dot", key_width=5).mechanism.key_width == 5
+    assert MultiHeadAttention(12, 3, value_width=5)(torch.randn(1, 2, 12)).shape == (1, 2, 12)
+    assert MultiHeadAttention(12, 3, value_width=5, output=False)(torch.randn(1, 2, 12)).shape == (1, 2, 15)
 
 
 # --- pooling, recurrent nets, cost ---
@@ -387,7 +391,7 @@ def test_options_are_read_from_the_name():
 
 def test_pooling_by_hand():
     """W_1 = 1, context 1: logits tanh(x); x = (0, artanh ln 3) gives odds 1 : 3."""
-    pool = Pool(1, 1, bias=False)
+    pool = AttentionPooling(1, 1, bias=False)
     with torch.no_grad():
         pool.project.weight.fill_(1), pool.context.weight.fill_(LN3 / 0.8)
         x = torch.tensor([0.0, math.atanh(0.8)]).view(1, 2, 1)
@@ -398,7 +402,7 @@ def test_pooling_by_hand():
 
 def test_pooling_does_not_see_padding_and_an_empty_row_gives_zero():
     torch.manual_seed(0)
-    pool, x = Pool(5, 7, hops=2), torch.randn(3, 4, 5)
+    pool, x = AttentionPooling(5, 7, hops=2), torch.randn(3, 4, 5)
     mask = torch.arange(4) < torch.tensor([[4], [2], [0]])
     out, _ = pool(x, mask)
     dirty, _ = pool(x.masked_fill(~mask[..., None], torch.nan), mask)
@@ -408,7 +412,7 @@ def test_pooling_does_not_see_padding_and_an_empty_row_gives_zero():
 
 
 def test_pooling_checks_its_mask():
-    pool, x = Pool(5), torch.randn(2, 4, 5)
+    pool, x = AttentionPooling(5), torch.randn(2, 4, 5)
     with pytest.raises(UserError, match=r"must be bool with True for what may be seen; given dtype torch.int64"):
         pool(x, torch.ones(2, 4, dtype=torch.int64))
     with pytest.raises(UserError, match=r"has shape \(4, 2\); wanted \(2, 4\)"):
@@ -417,26 +421,26 @@ def test_pooling_checks_its_mask():
 
 def test_pooling_by_no_hops_is_told():
     with pytest.raises(UserError, match="pooling: hops must be at least 1, and was given 0"):
-        Pool(5, hops=0)
+        AttentionPooling(5, hops=0)
 
 
 def test_redundancy_by_hand():
     """Two hops on two words: apart 0; both on one word, A Aᵀ is all ones and off the identity by 1 + 1."""
     apart, alike = torch.eye(2)[None, None], torch.tensor([[1.0, 0.0], [1.0, 0.0]])[None, None]
-    assert redundancy(apart).tolist() == [0.0]
-    assert redundancy(alike).tolist() == [2.0]
+    assert hop_penalty(apart).tolist() == [0.0]
+    assert hop_penalty(alike).tolist() == [2.0]
 
 
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_two_way_reads_each_row_within_its_length(cell: str):
     torch.manual_seed(0)
-    net, x = TwoWay(3, 5, cell), torch.randn(2, 6, 3)
+    net, x = BidirectionalRNN(3, 5, cell), torch.randn(2, 6, 3)
     lengths = torch.tensor([6, 4])
     out = net(x, lengths)
     x[1, 4:] = 1e9
     assert torch.equal(net(x, lengths)[1, :4], out[1, :4])
     assert torch.allclose(net(x[1:, :4], lengths[1:])[0], out[1, :4], atol=1e-6)
-    assert turn(torch.arange(6.0).view(1, 6, 1), torch.tensor([4])).flatten().tolist() == [3, 2, 1, 0, 4, 5]
+    assert reverse_padded(torch.arange(6.0).view(1, 6, 1), torch.tensor([4])).flatten().tolist() == [3, 2, 1, 0, 4, 5]
 
 
 def test_costs_add_up():
@@ -446,7 +450,7 @@ def test_costs_add_up():
 
 def test_the_cost_of_a_layer_by_hand():
     """dim 4, 2 heads of width 2, n = 3: projections 4 · 2 · 3 · 4 · 4 = 384, pairs 2 · 2 · 3 · 3 · (2 + 2) = 144."""
-    cost = MultiHead(4, 2).cost(3)
+    cost = MultiHeadAttention(4, 2).cost(3)
     assert cost.params == 4 * (4 * 4 + 4)
     assert cost.flops == 384 + 144
     assert cost.memory == 4 * 2 * 3 * 3

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.mechanisms import MECHANISMS
-from regard.layers import MultiHead, Pool
+from regard.layers import AttentionPooling, MultiHeadAttention
 from regard.models import bert, gpt, han, marian, t5, transformer, transformer_classifier
 from regard.testing import check_model
 
@@ -33,12 +33,14 @@ def batch() -> tuple[Tensor, Tensor, Tensor]:
 
 
 def test_han_keeps_the_contract():
-    check_model(han.Config(embed=13, hidden=7, attention=11).build(VOCAB, CLASSES), *batch())
+    check_model(han.HANConfig(embed=13, hidden=7, attention=11).build(VOCAB, CLASSES), *batch())
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_encoder_keeps_the_contract(mechanism: str):
-    config = transformer_classifier.Config(dim=42, layers=2, heads=3, hidden=29, mechanism=mechanism)
+    config = transformer_classifier.TransformerClassifierConfig(
+        dim=42, layers=2, heads=3, hidden=29, mechanism=mechanism
+    )
     check_model(config.build(VOCAB, CLASSES), *batch())
 
 
@@ -59,24 +61,26 @@ def both_heads(model: nn.Module, ids: Tensor, mask: Tensor, segments: Tensor) ->
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_bert_keeps_the_contract(mechanism: str):
     ids, mask, sentences = batch()
-    config = bert.Config(VOCAB, 42, 29, 2, 3, mechanism=mechanism, positions="learned:length=23")
+    config = bert.BERTConfig(VOCAB, 42, 29, 2, 3, mechanism=mechanism, positions="learned:length=23")
     check_model(shaken(bert.BERT(config)), ids, mask, (sentences > 1).long(), call=both_heads)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_gpt_keeps_the_contract(mechanism: str):
-    config = gpt.Config(VOCAB, 42, 2, 3, 29, mechanism=mechanism, positions="learned:length=23")
+    config = gpt.GPTConfig(VOCAB, 42, 2, 3, 29, mechanism=mechanism, positions="learned:length=23")
     check_model(shaken(gpt.GPT(config)), *batch()[:2], call=lambda model, ids, mask: model(ids, mask=mask))
 
 
 SIDES = {
-    "marian": lambda: marian.Marian(marian.Config(VOCAB, 42, 29, 2, 1, 3)),
-    "t5": lambda: t5.T5(t5.Config(VOCAB, 42, 29, 2, 1, 3, 5)),
-    "t5 1.1": lambda: t5.T5(t5.Config(VOCAB, 42, 29, 2, 1, 3, 5, gated=True, tied=False)),
-    "transformer, pre-norm": lambda: transformer.Transformer(transformer.Config(VOCAB, 42, 29, 2, 1, 3, norm="pre")),
+    "marian": lambda: marian.Marian(marian.MarianConfig(VOCAB, 42, 29, 2, 1, 3)),
+    "t5": lambda: t5.T5(t5.T5Config(VOCAB, 42, 29, 2, 1, 3, 5)),
+    "t5 1.1": lambda: t5.T5(t5.T5Config(VOCAB, 42, 29, 2, 1, 3, 5, gated=True, tied=False)),
+    "transformer, pre-norm": lambda: transformer.Transformer(
+        transformer.TransformerConfig(VOCAB, 42, 29, 2, 1, 3, norm="pre")
+    ),
     **{
         f"transformer, {name}": lambda name=name: transformer.Transformer(
-            transformer.Config(VOCAB, 42, 29, 2, 1, 3, mechanism=name)
+            transformer.TransformerConfig(VOCAB, 42, 29, 2, 1, 3, mechanism=name)
         )
         for name in MECHANISMS
     },
@@ -106,7 +110,7 @@ class Small(nn.Module):
         super().__init__()
         self.bug = bug
         self.embedding = nn.Embedding(VOCAB, 15)
-        self.attention, self.pool, self.head = MultiHead(15, 3), Pool(15), nn.Linear(15, CLASSES)
+        self.attention, self.pool, self.head = MultiHeadAttention(15, 3), AttentionPooling(15), nn.Linear(15, CLASSES)
         if bug == "dead":
             self.spare = nn.Linear(15, 15)
 

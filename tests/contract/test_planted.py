@@ -13,14 +13,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.cost import Cost
-from regard.attention.kv_cache import Memory
+from regard.attention.kv_cache import KVCache
 from regard.attention.masks import Mask
 from regard.attention.mechanisms.dot import DotMechanism
-from regard.attention.mechanisms.mechanism import Mechanism, Packed
+from regard.attention.mechanisms.mechanism import Mechanism, PackedLinear
 from regard.attention.scores import DotScores, Scores
-from regard.attention.token_positions import At, Places, indices
+from regard.attention.token_positions import PositionIds, QueryKeyPositions, position_tensor
 from regard.layers import multi_head_attention
-from regard.layers.multi_head_attention import MultiHead
+from regard.layers.multi_head_attention import MultiHeadAttention
 from regard.testing import CHECKS, Case, check_mechanism, hooks
 from regard.testing.reference_formulas import dot
 
@@ -32,8 +32,8 @@ class Wrapped:
     inner: DotScores
 
     @property
-    def places(self) -> Places:
-        return self.inner.places
+    def qk_positions(self) -> QueryKeyPositions:
+        return self.inner.qk_positions
 
     def weights(self, mask: Mask | None = None) -> Tensor:
         return self.inner.weights(mask)
@@ -50,8 +50,8 @@ class Sound(DotMechanism):
 
     wrapper: type[Wrapped] = Wrapped
 
-    def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
-        return self.wrapper(super().score(query, keys, places))  # type: ignore[arg-type]
+    def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
+        return self.wrapper(super().score(query, keys, qk_positions))  # type: ignore[arg-type]
 
 
 def scores(wrapper: type[Wrapped]) -> type[Sound]:
@@ -67,7 +67,7 @@ class KeysIgnored(Wrapped):
     """Padding keeps its share of the softmax."""
 
     def weights(self, mask: Mask | None = None) -> Tensor:
-        return self.inner.weights(None if mask is None else replace(mask, keys=None))
+        return self.inner.weights(None if mask is None else replace(mask, key_mask=None))
 
 
 class OneAhead(Wrapped):
@@ -76,10 +76,12 @@ class OneAhead(Wrapped):
     def weights(self, mask: Mask | None = None) -> Tensor:
         if mask is None or not mask.causal:
             return self.inner.weights(mask)
-        at = self.places
-        seen = indices(at.q_at)[..., :, None] + 1 >= indices(at.k_at)[..., None, :]
-        pairs = seen[None, None] if mask.pairs is None else seen & mask.pairs
-        return self.inner.weights(Mask(mask.keys, pairs))
+        position_ids = self.qk_positions
+        seen = (
+            position_tensor(position_ids.q_pos)[..., :, None] + 1 >= position_tensor(position_ids.k_pos)[..., None, :]
+        )
+        pairs = seen[None, None] if mask.attn_mask is None else seen & mask.attn_mask
+        return self.inner.weights(Mask(mask.key_mask, pairs))
 
 
 class NotQuiteForbidden(Wrapped):
@@ -87,7 +89,7 @@ class NotQuiteForbidden(Wrapped):
 
     def weights(self, mask: Mask | None = None) -> Tensor:
         free = self.inner.weights(None).log()
-        allowed = None if mask is None else mask.allowed(self.places.q_at, self.places.k_at, free.device)
+        allowed = None if mask is None else mask.allowed(self.qk_positions.q_pos, self.qk_positions.k_pos, free.device)
         return free.softmax(-1) if allowed is None else torch.where(allowed, free, free - 20).softmax(-1)
 
 
@@ -96,7 +98,9 @@ class NaNRow(Wrapped):
 
     def weights(self, mask: Mask | None = None) -> Tensor:
         logits = (self.inner.query * self.inner.scale) @ self.inner.key.transpose(-2, -1)
-        allowed = None if mask is None else mask.allowed(self.places.q_at, self.places.k_at, logits.device)
+        allowed = (
+            None if mask is None else mask.allowed(self.qk_positions.q_pos, self.qk_positions.k_pos, logits.device)
+        )
         return (logits if allowed is None else logits.masked_fill(~allowed, -math.inf)).softmax(-1)
 
 
@@ -134,13 +138,13 @@ class EditsIgnored(Wrapped):
 
 
 class ScaleDropped(DotMechanism):
-    def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
-        return replace(super().score(query, keys, places), scale=1.0)  # type: ignore[type-var]
+    def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
+        return replace(super().score(query, keys, qk_positions), scale=1.0)  # type: ignore[type-var]
 
 
 class PositionBiasDropped(DotMechanism):
-    def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
-        return DotScores(query, keys, places, scale=self.key_width**-0.5)
+    def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
+        return DotScores(query, keys, qk_positions, scale=self.key_width**-0.5)
 
 
 class ProjectionBiasDropped(DotMechanism):
@@ -158,56 +162,56 @@ class DeadParameter(DotMechanism):
         super().__init__(dim, heads, **options)
         self.level = nn.Parameter(torch.ones(heads, 1, 1))
 
-    def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
-        plain = super().score(query, keys, places)
+    def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
+        plain = super().score(query, keys, qk_positions)
         return replace(plain, bias=self.level.expand(-1, query.shape[2], keys.shape[2])[None])  # type: ignore[type-var]
 
 
 class RotationForgotten(DotMechanism):
     """Keys are turned, queries are not."""
 
-    def both(self, x: Tensor, at: At) -> tuple[Tensor, Tensor, Tensor]:
-        _, k, v = super().both(x, at)
+    def project_qkv(self, x: Tensor, position_ids: PositionIds) -> tuple[Tensor, Tensor, Tensor]:
+        _, k, v = super().project_qkv(x, position_ids)
         return self.query(x, range(1)), k, v
 
 
 class OffsetIgnored(DotMechanism):
     """Every stretch is taken to start at nought."""
 
-    def both(self, x: Tensor, at: At) -> tuple[Tensor, Tensor, Tensor]:
-        return super().both(x, range(x.shape[1]))
+    def project_qkv(self, x: Tensor, position_ids: PositionIds) -> tuple[Tensor, Tensor, Tensor]:
+        return super().project_qkv(x, range(x.shape[1]))
 
 
 class PlacesIgnored(DotMechanism):
     """Scores know no offset: a step sees what a first step would."""
 
-    def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
-        return super().score(query, keys, Places(range(query.shape[2]), range(keys.shape[2])))
+    def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
+        return super().score(query, keys, QueryKeyPositions(range(query.shape[2]), range(keys.shape[2])))
 
 
 class LeakedHook(DotMechanism):
-    def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
+    def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
         self.register_forward_hook(lambda *_: None)
-        return super().score(query, keys, places)
+        return super().score(query, keys, qk_positions)
 
 
 class SwappedRoles(DotMechanism):
     """Queries and keys have changed places: at equal lengths nothing but the numbers tells."""
 
-    def both(self, x: Tensor, at: At) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v = super().both(x, at)
+    def project_qkv(self, x: Tensor, position_ids: PositionIds) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = super().project_qkv(x, position_ids)
         return k, q, v
 
 
 class TransposedScores(DotMechanism):
-    def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
-        return super().score(keys, query, places)
+    def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
+        return super().score(keys, query, qk_positions)
 
 
 class MixedAxes(DotMechanism):
     """Heads and places mixed up: a view where a transpose belongs."""
 
-    def both(self, x: Tensor, at: At) -> tuple[Tensor, Tensor, Tensor]:
+    def project_qkv(self, x: Tensor, position_ids: PositionIds) -> tuple[Tensor, Tensor, Tensor]:
         b, n, _ = x.shape
         q, k, v = self.qkv.all(x)  # type: ignore[union-attr]
         return tuple(part.reshape(b, self.heads, n, -1) for part in (q, k, v))  # type: ignore[return-value]
@@ -216,17 +220,17 @@ class MixedAxes(DotMechanism):
 class BatchSeen(DotMechanism):
     """Queries are centred over the batch."""
 
-    def both(self, x: Tensor, at: At) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v = super().both(x, at)
+    def project_qkv(self, x: Tensor, position_ids: PositionIds) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = super().project_qkv(x, position_ids)
         return q - q.mean(0, keepdim=True), k, v
 
 
 class OrderSeen(DotMechanism):
     """Later keys weigh more, and the mechanism does not say so."""
 
-    def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
-        late = 0.1 * indices(places.k_at).to(query.dtype).expand(1, 1, query.shape[2], -1)
-        return replace(super().score(query, keys, places), bias=late)  # type: ignore[type-var]
+    def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
+        late = 0.1 * position_tensor(qk_positions.k_pos).to(query.dtype).expand(1, 1, query.shape[2], -1)
+        return replace(super().score(query, keys, qk_positions), bias=late)  # type: ignore[type-var]
 
 
 class CheapCard(DotMechanism):
@@ -251,13 +255,13 @@ class NotSaved(DotMechanism):
         super().__init__(dim, heads, **options)
         self.gain = torch.rand(1, dtype=torch.float64) + 0.5
 
-    def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
-        return super().score(query * self.gain.to(query.dtype), keys, places)
+    def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
+        return super().score(query * self.gain.to(query.dtype), keys, qk_positions)
 
 
 class TracedOtherwise(DotMechanism):
-    def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
-        plain = super().score(query, keys, places)
+    def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
+        plain = super().score(query, keys, qk_positions)
         return replace(plain, scale=1.0) if torch.compiler.is_compiling() else plain  # type: ignore[type-var]
 
 
@@ -272,17 +276,17 @@ class _WrongBackward(torch.autograd.Function):
 
 
 class WrongGradient(DotMechanism):
-    def both(self, x: Tensor, at: At) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v = super().both(x, at)
+    def project_qkv(self, x: Tensor, position_ids: PositionIds) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = super().project_qkv(x, position_ids)
         return _WrongBackward.apply(q), k, v  # type: ignore[return-value]
 
 
 class PrecisionLost(DotMechanism):
     """Half precision inside, to be quick."""
 
-    def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
+    def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
         query = query.half().float() if query.dtype == torch.float32 else query
-        return super().score(query, keys, places)
+        return super().score(query, keys, qk_positions)
 
 
 class _OwnProduct(torch.autograd.Function):
@@ -304,8 +308,8 @@ class HalfPrecisionForgotten(DotMechanism):
         super().__init__(dim, heads, **options)
         self.turn = nn.Parameter(torch.eye(self.key_width))
 
-    def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
-        return super().score(_OwnProduct.apply(query, self.turn), keys, places)  # type: ignore[arg-type]
+    def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
+        return super().score(_OwnProduct.apply(query, self.turn), keys, qk_positions)  # type: ignore[arg-type]
 
 
 class PositionsSwallowed(DotMechanism):
@@ -320,9 +324,9 @@ class PositionsSwallowed(DotMechanism):
 class Remembers(DotMechanism):
     """What it was asked before changes what it says now."""
 
-    def query(self, x: Tensor, at: At) -> Tensor:
+    def project_query(self, x: Tensor, position_ids: PositionIds) -> Tensor:
         self.asked = getattr(self, "asked", 0) + 1
-        return super().query(x, at) * (1 + 0.1 * self.asked)
+        return super().project_query(x, position_ids) * (1 + 0.1 * self.asked)
 
 
 class NoReason(DotMechanism):
@@ -336,16 +340,16 @@ class NoCost(Mechanism):
 
     def __init__(self, dim: int, heads: int, **options: Any):
         super().__init__(dim, heads, **options)
-        self.qkv = Packed(dim, (dim, dim, dim))
+        self.qkv = PackedLinear(dim, (dim, dim, dim))
 
-    def query(self, x: Tensor, at: At) -> Tensor:
+    def project_query(self, x: Tensor, position_ids: PositionIds) -> Tensor:
         return x[:, None]
 
-    def remember(self, x: Tensor, at: At) -> tuple[Tensor, Tensor]:
+    def project_kv(self, x: Tensor, position_ids: PositionIds) -> tuple[Tensor, Tensor]:
         return x[:, None], x[:, None]
 
-    def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
-        return DotScores(query, keys, places, 1.0)
+    def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
+        return DotScores(query, keys, qk_positions, 1.0)
 
 
 PLANTED = [
@@ -424,27 +428,27 @@ def test_a_layer_that_lets_padding_through_is_found(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_layer_that_forgets_the_padding_of_a_memory_is_found(monkeypatch: pytest.MonkeyPatch):
-    remember = MultiHead.remember
-    monkeypatch.setattr(MultiHead, "remember", lambda *a, **k: replace(remember(*a, **k), mask=None))
+    remember = MultiHeadAttention.remember
+    monkeypatch.setattr(MultiHeadAttention, "remember", lambda *a, **k: replace(remember(*a, **k), mask=None))
     assert fails("memory is read once")
 
 
 def test_a_cache_that_is_written_over_is_found(monkeypatch: pytest.MonkeyPatch):
-    extend = Memory.extend
+    extend = KVCache.extend
 
-    def clobber(self: Memory, new: Memory) -> Memory:
+    def clobber(self: KVCache, new: KVCache) -> KVCache:
         if self._room is not None:
             self._room.taken = self._start + len(self)  # "nobody else has gone on from here"
         return extend(self, new)
 
-    monkeypatch.setattr(Memory, "extend", clobber)
+    monkeypatch.setattr(KVCache, "extend", clobber)
     assert not fails("steps")
     assert fails("branches")
 
 
 def test_a_memory_that_picks_no_rows_is_found(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(
-        Memory, "select", lambda self, rows: replace(self, keys=self.keys[rows], values=self.values[:1])
+        KVCache, "select", lambda self, rows: replace(self, keys=self.keys[rows], values=self.values[:1])
     )
     assert fails("branches")
 

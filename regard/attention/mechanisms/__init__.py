@@ -5,22 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from regard.attention.mechanisms.mechanism import Mechanism
-from regard.attention.positions.position_encoding import Positions
+from regard.attention.positions.position_encoding import PositionEncoding
 from regard.config import specs
-from regard.config.discover import classes
-from regard.errors import UserError
+from regard.config.registry import Registry
 
-COMMON = {"self", "dim", "heads", "memory_dim", "value_width", "positions", "bias"}
+COMMON = {"self", "dim", "heads", "context_dim", "value_width", "positions", "bias"}
 
-MECHANISMS: dict[str, type[Mechanism]] = {}
-
-
-def register(cls: type[Mechanism]) -> type[Mechanism]:
-    """Make a mechanism buildable by its name; the name must be free."""
-    if MECHANISMS.get(cls.name, cls) is not cls:
-        raise UserError(f"there is a mechanism {cls.name!r} already; give {cls.__name__} another name")
-    MECHANISMS[cls.name] = cls
-    return cls
+MECHANISMS: Registry[type[Mechanism]] = Registry("mechanism", Mechanism)
 
 
 def build(
@@ -28,9 +19,9 @@ def build(
     dim: int,
     heads: int,
     *,
-    memory_dim: int | None = None,
+    context_dim: int | None = None,
     value_width: int | None = None,
-    positions: Positions | None = None,
+    positions: PositionEncoding | None = None,
     bias: bool = True,
     **options: Any,
 ) -> Mechanism:
@@ -38,12 +29,11 @@ def build(
     if isinstance(spec, Mechanism):
         return spec
     name, given = specs.parse(spec)
-    cls = specs.find("mechanism", name, MECHANISMS)
+    cls = MECHANISMS.find(name)
     own = specs.typed("mechanism", name, cls, {**given, **options}, COMMON)
-    return cls(dim, heads, memory_dim=memory_dim, value_width=value_width, positions=positions, bias=bias, **own)
+    return cls(dim, heads, context_dim=context_dim, value_width=value_width, positions=positions, bias=bias, **own)
 
 
-for _cls in classes(__name__, __path__, Mechanism):
-    register(_cls)
+MECHANISMS.register_package(__name__, __path__)
 
-__all__ = ["MECHANISMS", "Mechanism", "build", "register"]
+__all__ = ["MECHANISMS", "Mechanism", "build"]

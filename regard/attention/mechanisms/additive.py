@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.cost import Cost
-from regard.attention.mechanisms.mechanism import Mechanism, heads_apart
+from regard.attention.mechanisms.mechanism import Mechanism, split_heads
 from regard.attention.mechanisms.xavier_linear import projection
-from regard.attention.positions.position_encoding import Positions
-from regard.attention.scores import Dense, Scores
-from regard.attention.token_positions import At, Places
-from regard.config.validation import positive
+from regard.attention.positions.position_encoding import PositionEncoding
+from regard.attention.scores import DenseScores, Scores
+from regard.attention.token_positions import PositionIds, QueryKeyPositions
+from regard.config.validation import check_positive
 
 CHUNK = 2 * 2**20
 """Bytes of the largest intermediate tensor; below this, chunks only cost."""
@@ -37,36 +37,36 @@ class AdditiveMechanism(Mechanism):
         dim: int,
         heads: int,
         *,
-        memory_dim: int | None = None,
+        context_dim: int | None = None,
         value_width: int | None = None,
-        positions: Positions | None = None,
+        positions: PositionEncoding | None = None,
         bias: bool = True,
         hidden: int | None = None,
     ):
-        super().__init__(dim, heads, memory_dim=memory_dim, value_width=value_width, positions=positions, bias=bias)
-        positive(self.name, hidden=hidden)
+        super().__init__(dim, heads, context_dim=context_dim, value_width=value_width, positions=positions, bias=bias)
+        check_positive(self.name, hidden=hidden)
         self.hidden = hidden or max(1, dim // heads)
         # The bias of q is b; a second one on the keys would say the same.
         self.q = projection(dim, heads * self.hidden, bias)
-        self.k = projection(self.memory_dim, heads * self.hidden, bias=False)
-        self.v = projection(self.memory_dim, heads * self.value_width, bias)
+        self.k = projection(self.context_dim, heads * self.hidden, bias=False)
+        self.v = projection(self.context_dim, heads * self.value_width, bias)
         self.judge = nn.Parameter(torch.randn(heads, self.hidden) * self.hidden**-0.5)
 
-    def query(self, x: Tensor, at: At) -> Tensor:
-        return heads_apart(self.q(x), self.heads)
+    def project_query(self, x: Tensor, position_ids: PositionIds) -> Tensor:
+        return split_heads(self.q(x), self.heads)
 
-    def remember(self, x: Tensor, at: At) -> tuple[Tensor, Tensor]:
-        return heads_apart(self.k(x), self.heads), heads_apart(self.v(x), self.heads)
+    def project_kv(self, x: Tensor, position_ids: PositionIds) -> tuple[Tensor, Tensor]:
+        return split_heads(self.k(x), self.heads), split_heads(self.v(x), self.heads)
 
-    def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
+    def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
         logits = additive(query, keys, self.judge)
-        bias = self.positions.bias(places.q_at, places.k_at)
-        return Dense(logits if bias is None else logits + bias.to(logits.dtype), places)
+        bias = self.positions.bias(qk_positions.q_pos, qk_positions.k_pos)
+        return DenseScores(logits if bias is None else logits + bias.to(logits.dtype), qk_positions)
 
     def cost(self, n: int, m: int | None = None) -> Cost:
         m = n if m is None else m
         u, v, h = self.hidden, self.value_width, self.heads
-        project = 2 * h * (n * self.dim * u + m * self.memory_dim * (u + v))
+        project = 2 * h * (n * self.dim * u + m * self.context_dim * (u + v))
         compare = 2 * h * n * m * (u + v)
         return Cost(self.params(), project + compare, 4 * h * n * m)
 

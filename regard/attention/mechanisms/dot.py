@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.attention.cost import Cost
 from regard.attention.mechanisms.qkv_projection import QKV
 from regard.attention.scores import DotScores, Scores
-from regard.attention.token_positions import Places
+from regard.attention.token_positions import QueryKeyPositions
 
 
 class DotMechanism(QKV):
@@ -22,9 +22,9 @@ class DotMechanism(QKV):
     reason = "all pairs in one matrix product; the fastest that compares every query with every key"
     accepts = frozenset({"none", "embed", "rotate", "bias"})
 
-    def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
-        bias = self.positions.bias(places.q_at, places.k_at)
-        return DotScores(query, keys, places, scale=self.scale, bias=bias)
+    def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
+        bias = self.positions.bias(qk_positions.q_pos, qk_positions.k_pos)
+        return DotScores(query, keys, qk_positions, scale=self.scale, bias=bias)
 
     def cost(self, n: int, m: int | None = None) -> Cost:
         m = n if m is None else m

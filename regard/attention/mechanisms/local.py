@@ -12,11 +12,11 @@ from torch import Tensor
 
 from regard.attention.cost import Cost
 from regard.attention.mechanisms.qkv_projection import QKV
-from regard.attention.positions.position_encoding import Positions
+from regard.attention.positions.position_encoding import PositionEncoding
 from regard.attention.scores import Scores
-from regard.attention.token_positions import Places
-from regard.attention.window import Banded, cut
-from regard.config.validation import positive
+from regard.attention.token_positions import QueryKeyPositions
+from regard.attention.window import WindowScores, cut
+from regard.config.validation import check_positive
 
 
 class LocalMechanism(QKV):
@@ -25,36 +25,36 @@ class LocalMechanism(QKV):
     citation = "Vaswani et al. 2017, section 4; in blocks as Beltagy et al. 2020, Longformer, section 3.2"
     reason = "long texts: cost grows linearly with the length, and a step of generation costs always the same"
     accepts = frozenset({"none", "embed", "rotate", "bias"})
-    cross = False
-    ordered = True
+    supports_cross_attention = False
+    order_sensitive = True
 
     def __init__(
         self,
         dim: int,
         heads: int,
         *,
-        memory_dim: int | None = None,
+        context_dim: int | None = None,
         value_width: int | None = None,
-        positions: Positions | None = None,
+        positions: PositionEncoding | None = None,
         bias: bool = True,
         key_width: int | None = None,
         window: int = 64,
     ):
-        positive(self.name, window=window)
+        check_positive(self.name, window=window)
         super().__init__(
             dim,
             heads,
-            memory_dim=memory_dim,
+            context_dim=context_dim,
             value_width=value_width,
             positions=positions,
             bias=bias,
             key_width=key_width,
         )
-        self.window = self.reach = window
+        self.window = self.max_lookback = window
 
-    def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
-        bias = self.positions.on(places.q_at) if self.positions.kind == "bias" else None
-        return Banded(query, keys, places, self.scale, self.window, bias, self.positions.by_distance)
+    def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
+        bias = self.positions.on(qk_positions.q_pos) if self.positions.kind == "bias" else None
+        return WindowScores(query, keys, qk_positions, self.scale, self.window, bias, self.positions.by_distance)
 
     def cost(self, n: int, m: int | None = None) -> Cost:
         """As run: blocks hold some pairs beyond the window, and short sequences all pairs."""

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from regard.attention.cost import Cost
 from regard.attention.mechanisms.qkv_projection import QKV
-from regard.attention.positions.position_encoding import Positions
+from regard.attention.positions.position_encoding import PositionEncoding
 from regard.attention.scores import Scores
-from regard.attention.token_positions import Grid, Places
-from regard.attention.window import Banded
+from regard.attention.token_positions import Grid, QueryKeyPositions
+from regard.attention.window import WindowScores
 from regard.attention.window import cut as cut_blocks
-from regard.attention.window_2d import Tiled
-from regard.config.validation import positive
+from regard.attention.window_2d import Window2dScores
+from regard.config.validation import check_positive
 
 
 class Local2dMechanism(QKV):
@@ -27,26 +27,26 @@ class Local2dMechanism(QKV):
     citation = "Parmar et al. 2018, Image Transformer, section 3.3"
     reason = "pictures: each place regards its neighbours on all sides, at a cost linear in the number of places"
     accepts = frozenset({"none", "embed", "rotate", "bias"})
-    cross = False
-    ordered = True
+    supports_cross_attention = False
+    order_sensitive = True
 
     def __init__(
         self,
         dim: int,
         heads: int,
         *,
-        memory_dim: int | None = None,
+        context_dim: int | None = None,
         value_width: int | None = None,
-        positions: Positions | None = None,
+        positions: PositionEncoding | None = None,
         bias: bool = True,
         key_width: int | None = None,
         window: int = 3,
     ):
-        positive(self.name, window=window)
+        check_positive(self.name, window=window)
         super().__init__(
             dim,
             heads,
-            memory_dim=memory_dim,
+            context_dim=context_dim,
             value_width=value_width,
             positions=positions,
             bias=bias,
@@ -54,11 +54,11 @@ class Local2dMechanism(QKV):
         )
         self.window = window
 
-    def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
-        bias = self.positions.on(places.q_at) if self.positions.kind == "bias" else None
-        if isinstance(places.q_at, Grid) and places.q_at == places.k_at:
-            return Tiled(query, keys, places, places.q_at, self.scale, self.window, bias)
-        return Banded(query, keys, places, self.scale, self.window, bias, self.positions.by_distance)
+    def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
+        bias = self.positions.on(qk_positions.q_pos) if self.positions.kind == "bias" else None
+        if isinstance(qk_positions.q_pos, Grid) and qk_positions.q_pos == qk_positions.k_pos:
+            return Window2dScores(query, keys, qk_positions, qk_positions.q_pos, self.scale, self.window, bias)
+        return WindowScores(query, keys, qk_positions, self.scale, self.window, bias, self.positions.by_distance)
 
     def cost(self, n: int, m: int | None = None) -> Cost:
         """For a plain sequence, a picture of height 1."""

@@ -3,7 +3,7 @@
 A mechanism takes raw inputs and owns its projections and heads. The layer around it (`regard.layers.MultiHead`) asks
 
     query(x, at)            (b, q, dim)         -> (b, h, q, ·)          ready to be compared
-    remember(x, at)         (b, k, memory_dim)  -> keys (b, h, k, ·), values (b, h, k, value_width)
+    remember(x, at)         (b, k, context_dim)  -> keys (b, h, k, ·), values (b, h, k, value_width)
     both(x, at)             the two at once for self-attention, where one product can serve
     score(q, keys, places)  -> Scores
     cost(n, m)              -> Cost for n queries and m keys
@@ -23,10 +23,10 @@ from torch import Tensor, nn
 
 from regard.attention.cost import Cost
 from regard.attention.positions.none import NoPositions
-from regard.attention.positions.position_encoding import Positions
+from regard.attention.positions.position_encoding import PositionEncoding
 from regard.attention.scores import Scores
-from regard.attention.token_positions import At, Places
-from regard.config.validation import positive
+from regard.attention.token_positions import PositionIds, QueryKeyPositions
+from regard.config.validation import check_positive
 from regard.errors import UserError
 
 
@@ -36,24 +36,24 @@ class Mechanism(nn.Module, ABC):
     citation: ClassVar[str]
     reason: ClassVar[str]
     accepts: ClassVar[frozenset[str]] = frozenset({"none", "embed"})
-    cross: ClassVar[bool] = True
-    ordered: ClassVar[bool] = False
-    joined: ClassVar[bool] = True
+    supports_cross_attention: ClassVar[bool] = True
+    order_sensitive: ClassVar[bool] = False
+    output_proj: ClassVar[bool] = True
 
-    reach: int | None = None
+    max_lookback: int | None = None
 
     def __init__(
         self,
         dim: int,
         heads: int,
         *,
-        memory_dim: int | None = None,
+        context_dim: int | None = None,
         value_width: int | None = None,
-        positions: Positions | None = None,
+        positions: PositionEncoding | None = None,
         bias: bool = True,
     ):
         super().__init__()
-        positive(self.name, dim=dim, heads=heads, memory_dim=memory_dim, value_width=value_width)
+        check_positive(self.name, dim=dim, heads=heads, context_dim=context_dim, value_width=value_width)
         if value_width is None:
             if dim % heads:
                 near = [h for h in range(1, dim + 1) if dim % h == 0]
@@ -66,40 +66,40 @@ class Mechanism(nn.Module, ABC):
                 f"mechanism {self.name!r} cannot use {positions.name!r} positions: it takes positions that "
                 f"{' or '.join(sorted(self.accepts - {'none'}))}; see `regard list`"
             )
-        self.dim, self.heads, self.memory_dim = dim, heads, memory_dim or dim
+        self.dim, self.heads, self.context_dim = dim, heads, context_dim or dim
         self.value_width, self.positions = value_width, positions
 
     @abstractmethod
-    def query(self, x: Tensor, at: At) -> Tensor: ...
+    def project_query(self, x: Tensor, position_ids: PositionIds) -> Tensor: ...
 
     @abstractmethod
-    def remember(self, x: Tensor, at: At) -> tuple[Tensor, Tensor]: ...
+    def project_kv(self, x: Tensor, position_ids: PositionIds) -> tuple[Tensor, Tensor]: ...
 
     @abstractmethod
-    def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores: ...
+    def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores: ...
 
     @abstractmethod
     def cost(self, n: int, m: int | None = None) -> Cost: ...
 
-    def both(self, x: Tensor, at: At) -> tuple[Tensor, Tensor, Tensor]:
-        return self.query(x, at), *self.remember(x, at)
+    def project_qkv(self, x: Tensor, position_ids: PositionIds) -> tuple[Tensor, Tensor, Tensor]:
+        return self.project_query(x, position_ids), *self.project_kv(x, position_ids)
 
     def params(self) -> int:
         return sum(p.numel() for p in self.parameters())
 
 
-def heads_apart(x: Tensor, heads: int) -> Tensor:
+def split_heads(x: Tensor, heads: int) -> Tensor:
     """(b, n, h·d) -> (b, h, n, d)."""
     b, n, _ = x.shape
     return x.view(b, n, heads, -1).transpose(1, 2)
 
 
-def heads_joined(x: Tensor) -> Tensor:
+def merge_heads(x: Tensor) -> Tensor:
     """(b, h, n, d) -> (b, n, h·d)."""
     return x.transpose(1, 2).flatten(2)
 
 
-class Packed(nn.Module):
+class PackedLinear(nn.Module):
     """Several projections of one input in one matrix: all at once for self-attention, any of them alone otherwise."""
 
     def __init__(self, dim: int, widths: tuple[int, ...], bias: bool = True):

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from regard.attention.cost import Cost
 from regard.attention.mechanisms.bilinear_form import against, matrices, towards, work
-from regard.attention.mechanisms.mechanism import Mechanism, heads_apart
+from regard.attention.mechanisms.mechanism import Mechanism, split_heads
 from regard.attention.mechanisms.xavier_linear import projection
-from regard.attention.positions.position_encoding import Positions
+from regard.attention.positions.position_encoding import PositionEncoding
 from regard.attention.scores import Scores
-from regard.attention.token_positions import At, Places
+from regard.attention.token_positions import PositionIds, QueryKeyPositions
 
 
 class MergedMechanism(Mechanism):
@@ -33,28 +33,28 @@ class MergedMechanism(Mechanism):
         dim: int,
         heads: int,
         *,
-        memory_dim: int | None = None,
+        context_dim: int | None = None,
         value_width: int | None = None,
-        positions: Positions | None = None,
+        positions: PositionEncoding | None = None,
         bias: bool = True,
         key_bias: bool | None = None,
     ):
-        super().__init__(dim, heads, memory_dim=memory_dim, value_width=value_width, positions=positions, bias=bias)
-        self.q = matrices(dim, self.memory_dim, heads, key_bias=bias if key_bias is None else key_bias)
-        self.v = projection(self.memory_dim, heads * self.value_width, bias)
+        super().__init__(dim, heads, context_dim=context_dim, value_width=value_width, positions=positions, bias=bias)
+        self.q = matrices(dim, self.context_dim, heads, key_bias=bias if key_bias is None else key_bias)
+        self.v = projection(self.context_dim, heads * self.value_width, bias)
 
-    def query(self, x: Tensor, at: At) -> Tensor:
+    def project_query(self, x: Tensor, position_ids: PositionIds) -> Tensor:
         return towards(self.q, x, self.heads)
 
-    def remember(self, x: Tensor, at: At) -> tuple[Tensor, Tensor]:
-        return x[:, None], heads_apart(self.v(x), self.heads)
+    def project_kv(self, x: Tensor, position_ids: PositionIds) -> tuple[Tensor, Tensor]:
+        return x[:, None], split_heads(self.v(x), self.heads)
 
-    def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
-        bias = self.positions.bias(places.q_at, places.k_at)
-        return against(query, keys, self.value_width, bias, places)
+    def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
+        bias = self.positions.bias(qk_positions.q_pos, qk_positions.k_pos)
+        return against(query, keys, self.value_width, bias, qk_positions)
 
     def cost(self, n: int, m: int | None = None) -> Cost:
         m = n if m is None else m
-        flops = work(n, m, self.dim, self.memory_dim, self.heads, self.value_width)
-        flops += 2 * m * self.memory_dim * self.heads * self.value_width
+        flops = work(n, m, self.dim, self.context_dim, self.heads, self.value_width)
+        flops += 2 * m * self.context_dim * self.heads * self.value_width
         return Cost(self.params(), flops, 4 * self.heads * n * m)

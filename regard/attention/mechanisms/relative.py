@@ -18,30 +18,32 @@ from regard.attention import clipped_distance
 from regard.attention.cost import Cost
 from regard.attention.masks import Mask
 from regard.attention.mechanisms.qkv_projection import QKV
-from regard.attention.positions.position_encoding import Positions
-from regard.attention.scores import Scores, normalise
-from regard.attention.token_positions import At, Grid, Places, distances
-from regard.config.validation import positive
+from regard.attention.positions.position_encoding import PositionEncoding
+from regard.attention.scores import Scores, masked_softmax
+from regard.attention.token_positions import Grid, PositionIds, QueryKeyPositions, distances
+from regard.config.validation import check_positive
 
 
 @dataclass(frozen=True)
-class Relative:
+class RelativeScores:
     """query · (key + a^K), the query being scaled already; read adds a^V to the values."""
 
     query: Tensor
     key: Tensor
-    places: Places
+    qk_positions: QueryKeyPositions
     on_keys: Tensor
     on_values: Tensor | None
 
     def weights(self, mask: Mask | None = None) -> Tensor:
-        p = self.places
-        return normalise(self._logits(), None if mask is None else mask.allowed(p.q_at, p.k_at, self.query.device))
+        p = self.qk_positions
+        return masked_softmax(
+            self._logits(), None if mask is None else mask.allowed(p.q_pos, p.k_pos, self.query.device)
+        )
 
-    def read(self, weights: Tensor, value: Tensor) -> Tensor:
+    def apply(self, weights: Tensor, value: Tensor) -> Tensor:
         if self.on_values is None:
             return weights @ value
-        shift = _shift(self.places)
+        shift = _shift(self.qk_positions)
         if shift is not None:
             return clipped_distance.read(weights, value, self.on_values, shift)
         index = self._index(len(self.on_values)).expand_as(weights)
@@ -49,10 +51,10 @@ class Relative:
         return weights @ value + near @ self.on_values
 
     def attend(self, value: Tensor, mask: Mask | None = None) -> Tensor:
-        return self.read(self.weights(mask), value)
+        return self.apply(self.weights(mask), value)
 
     def _logits(self) -> Tensor:
-        shift = _shift(self.places)
+        shift = _shift(self.qk_positions)
         if shift is not None:
             return clipped_distance.compare(self.query, self.key, self.on_keys, shift)
         logits = self.query @ self.key.transpose(-2, -1)
@@ -60,20 +62,22 @@ class Relative:
 
     def _index(self, size: int) -> Tensor:
         """The row of the table for each pair, where places are no plain stretch: (b or 1, 1, q, k)."""
-        index = clipped_distance.clipped(distances(self.places.q_at, self.places.k_at, self.query.device), size // 2)
+        index = clipped_distance.clipped(
+            distances(self.qk_positions.q_pos, self.qk_positions.k_pos, self.query.device), size // 2
+        )
         return index[:, None] if index.dim() == 3 else index[None, None]
 
 
-def _shift(places: Places) -> int | None:
+def _shift(qk_positions: QueryKeyPositions) -> int | None:
     """How far after the first query the first key stands; None where places are no plain stretch."""
-    query, key = _first(places.q_at), _first(places.k_at)
+    query, key = _first(qk_positions.q_pos), _first(qk_positions.k_pos)
     return None if query is None or key is None else key - query
 
 
-def _first(at: At) -> int | None:
-    if isinstance(at, Grid):
+def _first(position_ids: PositionIds) -> int | None:
+    if isinstance(position_ids, Grid):
         return 0
-    return at.start if isinstance(at, range) else None
+    return position_ids.start if isinstance(position_ids, range) else None
 
 
 class RelativeMechanism(QKV):
@@ -81,27 +85,27 @@ class RelativeMechanism(QKV):
     title = "relative positions in keys and values"
     citation = "Shaw, Uszkoreit & Vaswani 2018, Self-Attention with Relative Position Representations, eqs. 3 and 4"
     reason = "order by distance and not by place: the same anywhere in the text, and with content"
-    cross = False
-    ordered = True
+    supports_cross_attention = False
+    order_sensitive = True
 
     def __init__(
         self,
         dim: int,
         heads: int,
         *,
-        memory_dim: int | None = None,
+        context_dim: int | None = None,
         value_width: int | None = None,
-        positions: Positions | None = None,
+        positions: PositionEncoding | None = None,
         bias: bool = True,
         key_width: int | None = None,
         clip: int = 16,
         values: bool = True,
     ):
-        positive(self.name, clip=clip)
+        check_positive(self.name, clip=clip)
         super().__init__(
             dim,
             heads,
-            memory_dim=memory_dim,
+            context_dim=context_dim,
             value_width=value_width,
             positions=positions,
             bias=bias,
@@ -111,8 +115,8 @@ class RelativeMechanism(QKV):
         self.on_keys = nn.Parameter(_table(clip, self.key_width))
         self.on_values = nn.Parameter(_table(clip, self.value_width)) if values else None
 
-    def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
-        return Relative(query * self.scale, keys, places, self.on_keys, self.on_values)
+    def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
+        return RelativeScores(query * self.scale, keys, qk_positions, self.on_keys, self.on_values)
 
     def cost(self, n: int, m: int | None = None) -> Cost:
         m = n if m is None else m

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from regard.attention.cost import Cost
 from regard.attention.lookup import rows, within
-from regard.attention.mechanisms.mechanism import Mechanism, heads_apart
+from regard.attention.mechanisms.mechanism import Mechanism, split_heads
 from regard.attention.mechanisms.xavier_linear import projection
-from regard.attention.positions.position_encoding import Positions
+from regard.attention.positions.position_encoding import PositionEncoding
 from regard.attention.scores import DotScores, Scores
-from regard.attention.token_positions import At, Places
-from regard.config.validation import positive
+from regard.attention.token_positions import PositionIds, QueryKeyPositions
+from regard.config.validation import check_positive
 
 
 class DenseSynthesizer(Mechanism):
@@ -26,47 +26,47 @@ class DenseSynthesizer(Mechanism):
     title = "Synthesizer, dense"
     citation = "Tay et al. 2020, Synthesizer: Rethinking Self-Attention in Transformer Models, 3 (Dense)"
     reason = "is comparing tokens needed? Here each row of weights comes from its own place alone"
-    cross = False
-    ordered = True
+    supports_cross_attention = False
+    order_sensitive = True
 
     def __init__(
         self,
         dim: int,
         heads: int,
         *,
-        memory_dim: int | None = None,
+        context_dim: int | None = None,
         value_width: int | None = None,
-        positions: Positions | None = None,
+        positions: PositionEncoding | None = None,
         bias: bool = True,
         length: int = 512,
         hidden: int | None = None,
     ):
-        super().__init__(dim, heads, memory_dim=memory_dim, value_width=value_width, positions=positions, bias=bias)
-        positive(self.name, length=length, hidden=hidden)
+        super().__init__(dim, heads, context_dim=context_dim, value_width=value_width, positions=positions, bias=bias)
+        check_positive(self.name, length=length, hidden=hidden)
         self.length, self.hidden = length, hidden or max(1, dim // heads)
         self.q = projection(dim, heads * self.hidden, bias)
-        self.v = projection(self.memory_dim, heads * self.value_width, bias)
+        self.v = projection(self.context_dim, heads * self.value_width, bias)
         # A relu halves the mean square of what it lets through, so 2 / hidden lets scores start with variance one.
         self.table = nn.Parameter(torch.randn(heads, length, self.hidden) * (2 / self.hidden) ** 0.5)
         self.table_bias = nn.Parameter(torch.zeros(heads, length, 1)) if bias else None
 
-    def query(self, x: Tensor, at: At) -> Tensor:
-        return heads_apart(self.q(x).relu(), self.heads)
+    def project_query(self, x: Tensor, position_ids: PositionIds) -> Tensor:
+        return split_heads(self.q(x).relu(), self.heads)
 
-    def remember(self, x: Tensor, at: At) -> tuple[Tensor, Tensor]:
-        within(at, self.length, self.name)
-        return x.new_empty(x.shape[0], self.heads, x.shape[1], 0), heads_apart(self.v(x), self.heads)
+    def project_kv(self, x: Tensor, position_ids: PositionIds) -> tuple[Tensor, Tensor]:
+        within(position_ids, self.length, self.name)
+        return x.new_empty(x.shape[0], self.heads, x.shape[1], 0), split_heads(self.v(x), self.heads)
 
-    def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
-        key = rows(self.table, places.k_at).expand(query.shape[0], -1, -1, -1)
+    def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
+        key = rows(self.table, qk_positions.k_pos).expand(query.shape[0], -1, -1, -1)
         bias = None
         if self.table_bias is not None:
-            bias = rows(self.table_bias, places.k_at).transpose(-2, -1)
+            bias = rows(self.table_bias, qk_positions.k_pos).transpose(-2, -1)
             bias = bias.expand(query.shape[0], -1, query.shape[2], -1)
-        return DotScores(query, key, places, scale=1.0, bias=bias)
+        return DotScores(query, key, qk_positions, scale=1.0, bias=bias)
 
     def cost(self, n: int, m: int | None = None) -> Cost:
         m = n if m is None else m
         u, v, h = self.hidden, self.value_width, self.heads
-        project = 2 * h * (n * self.dim * u + m * self.memory_dim * v)
+        project = 2 * h * (n * self.dim * u + m * self.context_dim * v)
         return Cost(self.params(), project + 2 * h * n * m * (u + v), 4 * h * n * m)

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 
 from regard.attention.cost import Cost
 from regard.attention.lookup import columns, within
-from regard.attention.mechanisms.mechanism import Mechanism, heads_apart
+from regard.attention.mechanisms.mechanism import Mechanism, split_heads
 from regard.attention.mechanisms.xavier_linear import projection
-from regard.attention.positions.position_encoding import Positions
-from regard.attention.scores import Dense, Scores
-from regard.attention.token_positions import At, Places, indices
-from regard.config.validation import positive
+from regard.attention.positions.position_encoding import PositionEncoding
+from regard.attention.scores import DenseScores, Scores
+from regard.attention.token_positions import PositionIds, QueryKeyPositions, position_tensor
+from regard.config.validation import check_positive
 
 
 class FactorizedDenseSynthesizer(Mechanism):
@@ -28,49 +28,49 @@ class FactorizedDenseSynthesizer(Mechanism):
     title = "Synthesizer, factorized dense"
     citation = "Tay et al. 2020, Synthesizer: Rethinking Self-Attention in Transformer Models, 3 (Factorized)"
     reason = "the dense Synthesizer with parameters that grow with the square root of the length"
-    cross = False
-    ordered = True
+    supports_cross_attention = False
+    order_sensitive = True
 
     def __init__(
         self,
         dim: int,
         heads: int,
         *,
-        memory_dim: int | None = None,
+        context_dim: int | None = None,
         value_width: int | None = None,
-        positions: Positions | None = None,
+        positions: PositionEncoding | None = None,
         bias: bool = True,
         length: int = 512,
         hidden: int | None = None,
     ):
-        super().__init__(dim, heads, memory_dim=memory_dim, value_width=value_width, positions=positions, bias=bias)
-        positive(self.name, length=length, hidden=hidden)
+        super().__init__(dim, heads, context_dim=context_dim, value_width=value_width, positions=positions, bias=bias)
+        check_positive(self.name, length=length, hidden=hidden)
         self.length, self.hidden = length, hidden or max(1, dim // heads)
         self.short = math.isqrt(length - 1) + 1  # c, the length of B; A has as many as then cover the whole
         self.parts = (-(-length // self.short), self.short)
         self.q = projection(dim, heads * self.hidden, bias)
-        self.v = projection(self.memory_dim, heads * self.value_width, bias)
+        self.v = projection(self.context_dim, heads * self.value_width, bias)
         self.rows = nn.ModuleList(_PerHead(heads, self.hidden, width, bias) for width in self.parts)
 
-    def query(self, x: Tensor, at: At) -> Tensor:
+    def project_query(self, x: Tensor, position_ids: PositionIds) -> Tensor:
         """A and B side by side, (b, h, q, length / c + c)."""
-        hidden = heads_apart(self.q(x).relu(), self.heads)
+        hidden = split_heads(self.q(x).relu(), self.heads)
         return torch.cat([part(hidden) for part in self.rows], -1)
 
-    def remember(self, x: Tensor, at: At) -> tuple[Tensor, Tensor]:
-        within(at, self.length, self.name)
-        return x.new_empty(x.shape[0], self.heads, x.shape[1], 0), heads_apart(self.v(x), self.heads)
+    def project_kv(self, x: Tensor, position_ids: PositionIds) -> tuple[Tensor, Tensor]:
+        within(position_ids, self.length, self.name)
+        return x.new_empty(x.shape[0], self.heads, x.shape[1], 0), split_heads(self.v(x), self.heads)
 
-    def score(self, query: Tensor, keys: Tensor, places: Places) -> Scores:
+    def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
         a, b = query.split(self.parts, -1)
-        at = indices(places.k_at, query.device)
-        return Dense(columns(a, at // self.short) * columns(b, at % self.short), places)
+        position_ids = position_tensor(qk_positions.k_pos, query.device)
+        return DenseScores(columns(a, position_ids // self.short) * columns(b, position_ids % self.short), qk_positions)
 
     def cost(self, n: int, m: int | None = None) -> Cost:
         m = n if m is None else m
         h, v, u = self.heads, self.value_width, self.hidden
         synthesize = n * u * (self.dim + sum(self.parts))
-        return Cost(self.params(), 2 * h * (synthesize + m * self.memory_dim * v + n * m * v), 4 * h * n * m)
+        return Cost(self.params(), 2 * h * (synthesize + m * self.context_dim * v + n * m * v), 4 * h * n * m)
 
 
 class _PerHead(nn.Module):

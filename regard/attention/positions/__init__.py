@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from regard.attention.positions.position_encoding import Positions
+from regard.attention.positions.position_encoding import PositionEncoding
 from regard.config import specs
-from regard.config.discover import classes
+from regard.config.registry import Registry
 
-POSITIONS: dict[str, type[Positions]] = {cls.name: cls for cls in classes(__name__, __path__, Positions)}
+POSITIONS: Registry[type[PositionEncoding]] = Registry("positions", PositionEncoding)
+POSITIONS.register_package(__name__, __path__)
 
 COMMON = {"self", "dim", "heads"}
 
 
-def build(spec: str | Positions | None, dim: int, heads: int) -> Positions:
+def build(spec: str | PositionEncoding | None, dim: int, heads: int) -> PositionEncoding:
     """`"rotary"`, `"learned:length=512"`, a ready object, or None for none."""
-    if isinstance(spec, Positions):
+    if isinstance(spec, PositionEncoding):
         return spec
     name, options = specs.parse(spec or "none")
-    cls = specs.find("positions", name, POSITIONS)
+    cls = POSITIONS.find(name)
     return cls(dim, heads, **specs.typed("positions", name, cls, options, COMMON))
 
 
-__all__ = ["POSITIONS", "Positions", "build"]
+__all__ = ["POSITIONS", "PositionEncoding", "build"]

@@ -14,9 +14,9 @@ import math
 import torch
 from torch import Tensor
 
-from regard.attention.positions.position_encoding import Positions
+from regard.attention.positions.position_encoding import PositionEncoding
 from regard.attention.positions.toeplitz_bias import distances_between, spread
-from regard.attention.token_positions import At, distances
+from regard.attention.token_positions import PositionIds, distances
 
 
 def slopes(heads: int) -> list[float]:
@@ -26,7 +26,7 @@ def slopes(heads: int) -> list[float]:
     return first + [2.0 ** (-4 * (2 * i + 1) / below) for i in range(heads - below)]
 
 
-class Alibi(Positions):
+class Alibi(PositionEncoding):
     name, title, kind = "alibi", "ALiBi, linear biases (Press 2022)", "bias"
     by_distance = True
 
@@ -36,9 +36,9 @@ class Alibi(Positions):
         super().__init__(dim, heads)
         self.register_buffer("slopes", torch.tensor(slopes(heads)), persistent=False)
 
-    def bias(self, q_at: At, k_at: At) -> Tensor:
-        if isinstance(q_at, range) and isinstance(k_at, range):
-            away = distances_between(q_at, k_at, self.slopes.device).abs()
-            return spread(-self.slopes[:, None] * away, len(k_at))
-        away = distances(q_at, k_at, self.slopes.device).abs()
+    def bias(self, q_pos: PositionIds, k_pos: PositionIds) -> Tensor:
+        if isinstance(q_pos, range) and isinstance(k_pos, range):
+            away = distances_between(q_pos, k_pos, self.slopes.device).abs()
+            return spread(-self.slopes[:, None] * away, len(k_pos))
+        away = distances(q_pos, k_pos, self.slopes.device).abs()
         return -self.slopes[:, None, None] * (away[:, None] if away.dim() == 3 else away[None, None])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from regard.attention.positions.position_encoding import Positions
+from regard.attention.positions.position_encoding import PositionEncoding
 
 
-class NoPositions(Positions):
+class NoPositions(PositionEncoding):
     name, title, kind = "none", "none", "none"

@@ -12,11 +12,11 @@ from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
-from regard.attention.token_positions import At
-from regard.config.validation import positive
+from regard.attention.token_positions import PositionIds
+from regard.config.validation import check_positive
 
 
-class Positions(nn.Module):
+class PositionEncoding(nn.Module):
     """One per model (embed) or one shared by its layers (rotate, bias). `dim` is the model's width, `heads` its
     heads."""
 
@@ -28,7 +28,7 @@ class Positions(nn.Module):
 
     def __init__(self, dim: int, heads: int):
         super().__init__()
-        positive(f"{self.name} positions", dim=dim, heads=heads)
+        check_positive(f"{self.name} positions", dim=dim, heads=heads)
         self.dim, self.heads = dim, heads
 
     @property
@@ -39,18 +39,18 @@ class Positions(nn.Module):
     def check_width(self, key_width: int) -> None:
         """Whether queries and keys of this width can be turned; an error says what could."""
 
-    def embed(self, x: Tensor, at: At) -> Tensor:
+    def embed(self, x: Tensor, position_ids: PositionIds) -> Tensor:
         """Embeddings (b, n, dim) that know where they stand."""
         return x
 
-    def rotate(self, x: Tensor, at: At) -> Tensor:
+    def rotate(self, x: Tensor, position_ids: PositionIds) -> Tensor:
         """Queries or keys (b, h, n, d), turned by where they stand."""
         return x
 
-    def bias(self, q_at: At, k_at: At) -> Tensor | None:
+    def bias(self, q_pos: PositionIds, k_pos: PositionIds) -> Tensor | None:
         """What is added to the scores, broadcastable to (b, h, q, k)."""
         return None
 
-    def on(self, at: At) -> Callable[[At, At], Tensor | None]:
+    def on(self, position_ids: PositionIds) -> Callable[[PositionIds, PositionIds], Tensor | None]:
         """`bias` for some of these places, which are counted from the first: on a picture, through its rows."""
         return self.bias

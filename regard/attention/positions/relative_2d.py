@@ -15,29 +15,29 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from regard.attention.positions.position_encoding import Positions
-from regard.attention.token_positions import At, Grid, indices
-from regard.config.validation import positive
+from regard.attention.positions.position_encoding import PositionEncoding
+from regard.attention.token_positions import Grid, PositionIds, position_tensor
+from regard.config.validation import check_positive
 
 
-class Relative2d(Positions):
+class Relative2d(PositionEncoding):
     name, title, kind = "relative-2d", "relative 2-D bias (Ramachandran 2019)", "bias"
 
     def __init__(self, dim: int, heads: int, *, clip: int = 16):
         super().__init__(dim, heads)
-        positive("relative 2-D positions", clip=clip)
+        check_positive("relative 2-D positions", clip=clip)
         self.clip = clip
         self.tables = nn.Parameter(torch.randn(2, heads, 2 * clip + 1) * dim**-0.5)  # rows, columns
 
-    def bias(self, q_at: At, k_at: At) -> Tensor:
-        return self._added(_coordinates(q_at, self.tables.device), _coordinates(k_at, self.tables.device))
+    def bias(self, q_pos: PositionIds, k_pos: PositionIds) -> Tensor:
+        return self._added(_coordinates(q_pos, self.tables.device), _coordinates(k_pos, self.tables.device))
 
-    def on(self, at: At) -> Callable[[At, At], Tensor | None]:
-        return partial(self._flat, at.width) if isinstance(at, Grid) else self.bias
+    def on(self, position_ids: PositionIds) -> Callable[[PositionIds, PositionIds], Tensor | None]:
+        return partial(self._flat, position_ids.width) if isinstance(position_ids, Grid) else self.bias
 
-    def _flat(self, width: int, q_at: At, k_at: At) -> Tensor:
+    def _flat(self, width: int, q_pos: PositionIds, k_pos: PositionIds) -> Tensor:
         """The same for places that are counted through a picture of this width."""
-        query, key = (indices(at, self.tables.device) for at in (q_at, k_at))
+        query, key = (position_tensor(position_ids, self.tables.device) for position_ids in (q_pos, k_pos))
         return self._added((query // width, query % width), (key // width, key % width))
 
     def _added(self, query: tuple[Tensor, Tensor], key: tuple[Tensor, Tensor]) -> Tensor:
@@ -50,8 +50,8 @@ class Relative2d(Positions):
         return added[None] if added.dim() == 3 else added.transpose(0, 1)
 
 
-def _coordinates(at: At, device: torch.device) -> tuple[Tensor, Tensor]:
-    if isinstance(at, Grid):
-        return at.coordinates(device)
-    column = indices(at, device)
+def _coordinates(position_ids: PositionIds, device: torch.device) -> tuple[Tensor, Tensor]:
+    if isinstance(position_ids, Grid):
+        return position_ids.coordinates(device)
+    column = position_tensor(position_ids, device)
     return torch.zeros_like(column), column

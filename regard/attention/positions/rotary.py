@@ -12,22 +12,22 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.attention.positions.position_encoding import Positions
+from regard.attention.positions.position_encoding import PositionEncoding
 from regard.attention.positions.sinusoidal import frequencies
-from regard.attention.token_positions import At, indices
+from regard.attention.token_positions import PositionIds, position_tensor
 from regard.errors import UserError
 
 _Key = tuple[int, torch.dtype, torch.device]
 
 
-def table(at: Tensor, width: int, base: float = 10_000.0) -> tuple[Tensor, Tensor]:
+def table(position_ids: Tensor, width: int, base: float = 10_000.0) -> tuple[Tensor, Tensor]:
     """cos and sin at these places, each (..., width) in float64; the first half of the sines has its sign turned."""
-    angle = at.double()[..., None] * frequencies(width, base, at.device)
+    angle = position_ids.double()[..., None] * frequencies(width, base, position_ids.device)
     cos, sin = angle.cos(), angle.sin()
     return torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
 
 
-class Rotary(Positions):
+class Rotary(PositionEncoding):
     name, title, kind = "rotary", "rotary (Su 2021)", "rotate"
 
     def __init__(self, dim: int, heads: int, *, base: float = 10_000.0):
@@ -42,26 +42,30 @@ class Rotary(Positions):
                 "that dim / heads is even, or give the mechanism an even key_width"
             )
 
-    def rotate(self, x: Tensor, at: At) -> Tensor:
+    def rotate(self, x: Tensor, position_ids: PositionIds) -> Tensor:
         width = x.shape[-1]
         self.check_width(width)
-        cos, sin = self._stretch(x, at) if isinstance(at, range) and at.start >= 0 else self._anywhere(x, at)
+        cos, sin = (
+            self._stretch(x, position_ids)
+            if isinstance(position_ids, range) and position_ids.start >= 0
+            else self._anywhere(x, position_ids)
+        )
         return torch.addcmul(x * cos, x.roll(width // 2, -1), sin)
 
-    def _stretch(self, x: Tensor, at: range) -> tuple[Tensor, Tensor]:
+    def _stretch(self, x: Tensor, position_ids: range) -> tuple[Tensor, Tensor]:
         key = x.shape[-1], x.dtype, x.device
         kept = self._cache.get(key)  # looked up once: another thread may put a shorter one there
-        if kept is None or len(kept[0]) < at.stop:
+        if kept is None or len(kept[0]) < position_ids.stop:
             # A table first made while predicting must also serve training, which cannot use inference tensors.
             with torch.inference_mode(False):
-                places = torch.arange(max(256, 2 * at.stop), device=x.device)
-                cos, sin = table(places, x.shape[-1], self.base)
+                qk_positions = torch.arange(max(256, 2 * position_ids.stop), device=x.device)
+                cos, sin = table(qk_positions, x.shape[-1], self.base)
                 self._cache[key] = kept = cos.to(x.dtype), sin.to(x.dtype)
         cos, sin = kept
-        return cos[at.start : at.stop], sin[at.start : at.stop]
+        return cos[position_ids.start : position_ids.stop], sin[position_ids.start : position_ids.stop]
 
-    def _anywhere(self, x: Tensor, at: At) -> tuple[Tensor, Tensor]:
-        cos, sin = table(indices(at, x.device), x.shape[-1], self.base)
+    def _anywhere(self, x: Tensor, position_ids: PositionIds) -> tuple[Tensor, Tensor]:
+        cos, sin = table(position_tensor(position_ids, x.device), x.shape[-1], self.base)
         if cos.dim() == 3:  # (b, n, width): the same for every head
             cos, sin = cos[:, None], sin[:, None]
         return cos.to(x.dtype), sin.to(x.dtype)

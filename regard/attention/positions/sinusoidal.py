@@ -11,8 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.attention.positions.position_encoding import Positions
-from regard.attention.token_positions import At, indices
+from regard.attention.positions.position_encoding import PositionEncoding
+from regard.attention.token_positions import PositionIds, position_tensor
 from regard.errors import UserError
 
 
@@ -23,9 +23,9 @@ def frequencies(dim: int, base: float = 10_000.0, device: torch.device | None = 
     return base ** (-torch.arange(0, dim, 2, dtype=torch.float64, device=device) / dim)
 
 
-def table(at: Tensor, dim: int, base: float = 10_000.0) -> Tensor:
+def table(position_ids: Tensor, dim: int, base: float = 10_000.0) -> Tensor:
     """PE at these places, (..., dim), in float64."""
-    angle = at.double()[..., None] * frequencies(dim, base, at.device)
+    angle = position_ids.double()[..., None] * frequencies(dim, base, position_ids.device)
     return torch.stack((angle.sin(), angle.cos()), -1).flatten(-2)
 
 
@@ -37,7 +37,7 @@ def shift(k: float, dim: int, base: float = 10_000.0) -> Tensor:
     return torch.block_diag(*blocks)
 
 
-class Sinusoidal(Positions):
+class Sinusoidal(PositionEncoding):
     name, title, kind = "sinusoidal", "sinusoidal (Vaswani 2017)", "embed"
 
     def __init__(self, dim: int, heads: int, *, base: float = 10_000.0):
@@ -47,17 +47,17 @@ class Sinusoidal(Positions):
         self.base = base
         self._cache = torch.empty(0, dim)
 
-    def embed(self, x: Tensor, at: At) -> Tensor:
-        if isinstance(at, range) and at.start >= 0:
+    def embed(self, x: Tensor, position_ids: PositionIds) -> Tensor:
+        if isinstance(position_ids, range) and position_ids.start >= 0:
             kept = self._cache  # looked up once: another thread may put a shorter one there
-            if at.stop > len(kept) or kept.device != x.device:
-                self._cache = kept = self.table(torch.arange(max(256, 2 * at.stop), device=x.device)).float()
-            return x + kept[at.start : at.stop].to(x.dtype)
-        return x + self.table(indices(at, x.device)).to(x.dtype)
+            if position_ids.stop > len(kept) or kept.device != x.device:
+                self._cache = kept = self.table(torch.arange(max(256, 2 * position_ids.stop), device=x.device)).float()
+            return x + kept[position_ids.start : position_ids.stop].to(x.dtype)
+        return x + self.table(position_tensor(position_ids, x.device)).to(x.dtype)
 
-    def table(self, at: Tensor) -> Tensor:
+    def table(self, position_ids: Tensor) -> Tensor:
         """PE at these places, (..., dim), in float64."""
-        return table(at, self.dim, self.base)
+        return table(position_ids, self.dim, self.base)
 
     def shift(self, k: float) -> Tensor:
         """The rotation that moves every position by k."""

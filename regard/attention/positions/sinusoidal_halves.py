@@ -16,8 +16,8 @@ from regard.attention.positions.sinusoidal import Sinusoidal
 class SinusoidalHalves(Sinusoidal):
     name, title, kind = "sinusoidal-halves", "sinusoidal, sines first (Marian)", "embed"
 
-    def table(self, at: Tensor) -> Tensor:
-        return super().table(at)[..., self._order()]
+    def table(self, position_ids: Tensor) -> Tensor:
+        return super().table(position_ids)[..., self._order()]
 
     def shift(self, k: float) -> Tensor:
         order = self._order()

@@ -13,9 +13,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from regard.attention.positions.position_encoding import Positions
+from regard.attention.positions.position_encoding import PositionEncoding
 from regard.attention.positions.toeplitz_bias import distances_between, spread
-from regard.attention.token_positions import At, distances
+from regard.attention.token_positions import PositionIds, distances
 from regard.errors import UserError
 
 
@@ -34,7 +34,7 @@ def bucket(distance: Tensor, bidirectional: bool = True, buckets: int = 32, max_
     return first + torch.where(distance < exact, distance, far)
 
 
-class T5Bias(Positions):
+class T5Bias(PositionEncoding):
     name, title, kind = "t5", "T5 relative bias (Raffel 2020)", "bias"
     by_distance = True
 
@@ -53,10 +53,10 @@ class T5Bias(Positions):
         every = torch.arange(-max_distance, max_distance + 1)  # beyond these the bucket no longer changes
         self.register_buffer("buckets_of", bucket(every, bidirectional, buckets, max_distance), persistent=False)
 
-    def bias(self, q_at: At, k_at: At) -> Tensor:
-        if isinstance(q_at, range) and isinstance(k_at, range):
-            return spread(self._at(distances_between(q_at, k_at, self.table.device)), len(k_at))
-        away = self._at(distances(q_at, k_at, self.table.device))  # (h, q, k) or (h, b, q, k)
+    def bias(self, q_pos: PositionIds, k_pos: PositionIds) -> Tensor:
+        if isinstance(q_pos, range) and isinstance(k_pos, range):
+            return spread(self._at(distances_between(q_pos, k_pos, self.table.device)), len(k_pos))
+        away = self._at(distances(q_pos, k_pos, self.table.device))  # (h, q, k) or (h, b, q, k)
         return away[None] if away.dim() == 3 else away.transpose(0, 1)
 
     def _at(self, distance: Tensor) -> Tensor:

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 
-def distances_between(q_at: range, k_at: range, device: torch.device | None = None) -> Tensor:
+def distances_between(q_pos: range, k_pos: range, device: torch.device | None = None) -> Tensor:
     """Every distance key - query that occurs between two stretches, from the least to the greatest: (q + k - 1,)."""
-    return torch.arange(k_at.start - q_at.stop + 1, k_at.stop - q_at.start, device=device)
+    return torch.arange(k_pos.start - q_pos.stop + 1, k_pos.stop - q_pos.start, device=device)
 
 
 def spread(line: Tensor, k: int) -> Tensor:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from regard.attention.mechanisms import additive as module
 from regard.attention.mechanisms.additive import additive
 from regard.errors import UserError
-from regard.layers import MultiHead
+from regard.layers import MultiHeadAttention
 
 B, H, N, M, D = 2, 3, 5, 7, 11
 
@@ -85,7 +85,7 @@ def test_large_inputs_keep_no_tensor_of_pairs(monkeypatch):
 
 def test_the_layer_is_the_formula_with_its_projections():
     torch.manual_seed(1)
-    layer = MultiHead(33, 3, "additive:hidden=5", memory_dim=13).double()
+    layer = MultiHeadAttention(33, 3, "additive:hidden=5", context_dim=13).double()
     x, memory = torch.randn(2, 5, 33).double(), torch.randn(2, 7, 13).double()
     mechanism = layer.mechanism
     torch.nn.init.normal_(mechanism.q.bias)
@@ -98,12 +98,12 @@ def test_the_layer_is_the_formula_with_its_projections():
 
 def test_compiled_equals_eager():
     torch.manual_seed(2)
-    layer, x = MultiHead(12, 2, "additive"), torch.randn(2, 5, 12)
+    layer, x = MultiHeadAttention(12, 2, "additive"), torch.randn(2, 5, 12)
     torch.testing.assert_close(torch.compile(layer, backend="aot_eager")(x), layer(x))
 
 
 def test_bad_options():
     with pytest.raises(UserError, match="hidden must be at least 1"):
-        MultiHead(12, 2, "additive:hidden=0")
+        MultiHeadAttention(12, 2, "additive:hidden=0")
     with pytest.raises(UserError, match="cannot use 'rotary' positions"):
-        MultiHead(12, 2, "additive", positions="rotary")
+        MultiHeadAttention(12, 2, "additive", positions="rotary")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.layers import MultiHead
+from regard.layers import MultiHeadAttention
 
 T, J, K, U = 5, 33, 3, 7
 I = J // K
@@ -12,7 +12,7 @@ I = J // K
 @pytest.mark.parametrize("scaled", [False, True])
 def test_it_is_what_the_course_writes(scaled):
     torch.manual_seed(0)
-    layer = MultiHead(J, K, "bare", key_width=U, scaled=scaled).double()
+    layer = MultiHeadAttention(J, K, "bare", key_width=U, scaled=scaled).double()
     mechanism = layer.mechanism
     w_q, w_k = mechanism.q.weight.view(K, U, J), mechanism.kv.weight[: K * U].view(K, U, J)
     w_v = mechanism.kv.weight[K * U :].view(K, I, J)
@@ -28,14 +28,14 @@ def test_it_is_what_the_course_writes(scaled):
 
 
 def test_no_bias_and_no_output_matrix():
-    layer = MultiHead(J, K, "bare", key_width=U)
+    layer = MultiHeadAttention(J, K, "bare", key_width=U)
     assert sum(p.numel() for p in layer.parameters()) == 2 * K * U * J + K * I * J
 
 
 def test_scaled_it_is_one_setting_of_the_general_layer():
     torch.manual_seed(1)
-    bare = MultiHead(J, K, "bare", key_width=U, scaled=True)
-    general = MultiHead(J, K, "dot", key_width=U, bias=False, output=False)
+    bare = MultiHeadAttention(J, K, "bare", key_width=U, scaled=True)
+    general = MultiHeadAttention(J, K, "dot", key_width=U, bias=False, output=False)
     with torch.no_grad():
         general.mechanism.qkv.weight.copy_(torch.cat((bare.mechanism.q.weight, bare.mechanism.kv.weight)))
     x = torch.randn(2, T, J)
@@ -43,10 +43,10 @@ def test_scaled_it_is_one_setting_of_the_general_layer():
 
 
 def test_a_memory_of_another_width():
-    layer = MultiHead(J, K, "bare", key_width=U, memory_dim=13)
+    layer = MultiHeadAttention(J, K, "bare", key_width=U, context_dim=13)
     assert layer(torch.randn(2, T, J), torch.randn(2, 11, 13)).shape == (2, T, J)
 
 
 def test_gradients():
-    layer = MultiHead(4, 2, "bare", key_width=3).double()
+    layer = MultiHeadAttention(4, 2, "bare", key_width=3).double()
     assert torch.autograd.gradcheck(layer, torch.randn(1, 3, 4, dtype=torch.float64, requires_grad=True))

@@ -5,15 +5,15 @@ import torch
 from attention_of import weights_of
 
 from regard.attention.masks import Mask
-from regard.attention.token_positions import Places
+from regard.attention.token_positions import QueryKeyPositions
 from regard.errors import UserError
-from regard.layers import MultiHead
+from regard.layers import MultiHeadAttention
 
 H, N, M, DIM, OTHER = 3, 5, 7, 33, 13
 
 
 def by_loops(w, u, x, memory):
-    """softmax of xᵀ W_h m + u_h · m, pair by pair; w (h, dim, memory_dim)."""
+    """softmax of xᵀ W_h m + u_h · m, pair by pair; w (h, dim, context_dim)."""
     logits = torch.empty(x.shape[0], w.shape[0], x.shape[1], memory.shape[1], dtype=x.dtype)
     for b in range(x.shape[0]):
         for h in range(w.shape[0]):
@@ -26,7 +26,7 @@ def by_loops(w, u, x, memory):
 @pytest.mark.parametrize("name", ["bilinear", "merged", "merged:key_bias=false"])
 def test_weights_are_the_formula(name):
     torch.manual_seed(0)
-    layer = MultiHead(DIM, H, name, memory_dim=OTHER).double()
+    layer = MultiHeadAttention(DIM, H, name, context_dim=OTHER).double()
     x, memory = torch.randn(2, N, DIM).double() * 5, torch.randn(2, M, OTHER).double()
     w = layer.mechanism.q.weight.view(H, OTHER, DIM).transpose(1, 2)
     bias = layer.mechanism.q.bias
@@ -40,9 +40,9 @@ def test_weights_are_the_formula(name):
 def test_seed_form_reads_the_memory_itself():
     """α = softmax_t h W^key M[t],  V = Σ_t α[t] M[t]."""
     torch.manual_seed(1)
-    layer = MultiHead(11, 1, "bilinear:values=false", memory_dim=OTHER, output=False).double()
+    layer = MultiHeadAttention(11, 1, "bilinear:values=false", context_dim=OTHER, output=False).double()
     h, memory = torch.randn(2, 1, 11).double(), torch.randn(2, M, OTHER).double()
-    w_key = layer.mechanism.q.weight.T  # (dim, memory_dim)
+    w_key = layer.mechanism.q.weight.T  # (dim, context_dim)
     alpha = torch.einsum("bi,ij,btj->bt", h[:, 0], w_key, memory).softmax(-1)
     torch.testing.assert_close(layer(h, memory)[:, 0], torch.einsum("bt,btj->bj", alpha, memory))
     assert sum(p.numel() for p in layer.parameters()) == 11 * OTHER
@@ -53,13 +53,13 @@ def test_seed_form_reads_the_memory_itself():
 def test_with_mask_and_bias_both_kinds_of_scores_read_what_the_weights_say(name, value_width):
     """value_width=12 is the memory's own width: the fused way; None leaves it."""
     torch.manual_seed(2)
-    layer = MultiHead(12, 3, name, value_width=value_width, positions="alibi").double()
+    layer = MultiHeadAttention(12, 3, name, value_width=value_width, positions="alibi").double()
     x = torch.randn(2, N, 12).double()
     keep = torch.ones(2, N, dtype=torch.bool)
     keep[1, 3:] = False
-    weights = weights_of(layer, x, x, Mask(keys=keep, causal=True))
+    weights = weights_of(layer, x, x, Mask(key_mask=keep, causal=True))
     assert (weights[1, :, :, 3:] == 0).all()
-    values = layer.mechanism.remember(x, range(N))[1]
+    values = layer.mechanism.project_kv(x, range(N))[1]
     expected = layer.out((weights @ values).transpose(1, 2).flatten(2))
     torch.testing.assert_close(layer(x, mask=keep, causal=True)[keep], expected[keep])
 
@@ -67,10 +67,12 @@ def test_with_mask_and_bias_both_kinds_of_scores_read_what_the_weights_say(name,
 @pytest.mark.parametrize("name", ["bilinear", "merged"])
 def test_scores_start_with_variance_one(name):
     torch.manual_seed(3)
-    layer = MultiHead(128, 2, name, memory_dim=48)
+    layer = MultiHeadAttention(128, 2, name, context_dim=48)
     x, memory = torch.randn(4, 50, 128), torch.randn(4, 60, 48)
     mechanism = layer.mechanism
-    scores = mechanism.score(mechanism.query(x, range(50)), memory[:, None], Places(range(50), range(60)))
+    scores = mechanism.score(
+        mechanism.project_query(x, range(50)), memory[:, None], QueryKeyPositions(range(50), range(60))
+    )
     assert 0.9 < float(scores.logits.detach().var()) < 1.1
 
 
@@ -78,20 +80,20 @@ def test_scores_start_with_variance_one(name):
 def test_gradients(name):
     torch.manual_seed(4)
     heads = 1 if "false" in name else 2
-    layer = MultiHead(4, heads, name, memory_dim=3).double()
+    layer = MultiHeadAttention(4, heads, name, context_dim=3).double()
     x = torch.randn(1, 3, 4, dtype=torch.float64, requires_grad=True)
     memory = torch.randn(1, 5, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda a, m: layer(a, m), (x, memory))
 
 
 def test_cached_keys_are_the_memory_once_for_all_heads():
-    layer = MultiHead(12, 3, "merged")
-    memory = layer.remember(torch.randn(2, M, 12))
+    layer = MultiHeadAttention(12, 3, "merged")
+    memory = layer.project_kv(torch.randn(2, M, 12))
     assert memory.keys.shape == (2, 1, M, 12)
 
 
 def test_reading_the_memory_itself_wants_one_head():
     with pytest.raises(UserError, match=r"one head of width 12; given 3 heads"):
-        MultiHead(12, 3, "bilinear:values=false")
+        MultiHeadAttention(12, 3, "bilinear:values=false")
     with pytest.raises(UserError, match=r"one head of width 12; given 1 heads of width 5"):
-        MultiHead(12, 1, "bilinear:values=false", value_width=5)
+        MultiHeadAttention(12, 1, "bilinear:values=false", value_width=5)

@@ -5,7 +5,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from regard.layers import MultiHead
+from regard.layers import MultiHeadAttention
 
 CASES = [
     ("additive", {"hidden": 5}),
@@ -21,7 +21,7 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_card_equals_what_is_counted(name, options):
-    layer = MultiHead(33, 3, name, **options)
+    layer = MultiHeadAttention(33, 3, name, **options)
     x = torch.randn(1, 13, 33)
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         layer(x)
@@ -32,14 +32,14 @@ def test_card_equals_what_is_counted(name, options):
 
 @pytest.mark.parametrize("name", ["additive", "bilinear", "merged", "bare"])
 def test_card_of_another_memory(name):
-    layer = MultiHead(33, 3, name, memory_dim=19)
+    layer = MultiHeadAttention(33, 3, name, context_dim=19)
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         layer(torch.randn(1, 5, 33), torch.randn(1, 7, 19))
     assert layer.cost(5, 7).flops == counter.get_total_flops()
 
 
 def test_one_head_that_reads_the_memory_itself():
-    layer = MultiHead(33, 1, "bilinear:values=false", memory_dim=19, output=False)
+    layer = MultiHeadAttention(33, 1, "bilinear:values=false", context_dim=19, output=False)
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         layer(torch.randn(1, 5, 33), torch.randn(1, 7, 19))
     assert layer.cost(5, 7).flops == counter.get_total_flops()

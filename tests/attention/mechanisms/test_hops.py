@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.attention.masks import Mask
-from regard.layers import Pool, divergence, redundancy
+from regard.layers import AttentionPooling, hop_kl, hop_penalty
 
 
 def rows(*rows):
@@ -18,13 +18,13 @@ def test_identical_uniform_hops_have_off_diagonals_of_one_nth(n):
     """Two identical rows need not give 1: uniform ones give 1/n, so P = 2 (1/n)² + 2 (1/n - 1)²."""
     a = torch.full((1, 1, 2, n), 1 / n, dtype=torch.float64)
     assert (a @ a.transpose(-2, -1))[0, 0, 0, 1] == pytest.approx(1 / n)
-    assert float(redundancy(a)) == pytest.approx(2 / n**2 + 2 * (1 - 1 / n) ** 2)
-    assert float(divergence(a)) == pytest.approx(0, abs=1e-12)
+    assert float(hop_penalty(a)) == pytest.approx(2 / n**2 + 2 * (1 - 1 / n) ** 2)
+    assert float(hop_kl(a)) == pytest.approx(0, abs=1e-12)
 
 
 def test_the_penalty_is_zero_for_distinct_one_hot_hops_and_two_for_equal_ones():
-    assert float(redundancy(rows([1, 0, 0], [0, 0, 1]))) == 0
-    assert float(redundancy(rows([1, 0, 0], [1, 0, 0]))) == 2
+    assert float(hop_penalty(rows([1, 0, 0], [0, 0, 1]))) == 0
+    assert float(hop_penalty(rows([1, 0, 0], [1, 0, 0]))) == 2
 
 
 @given(st.integers(1, 5), st.integers(1, 7), st.integers(0, 999))
@@ -36,19 +36,19 @@ def test_softmax_never_reaches_zero_and_off_diagonals_lie_between_zero_and_one(r
     off = overlap[~torch.eye(r, dtype=torch.bool)]
     assert (off > 0).all()
     assert n == 1 or (off < 1).all()
-    assert n == 1 or float(redundancy(a)) > 0
-    assert r <= n or float(redundancy(a)) > 0.1  # more hops than places cannot all be apart
+    assert n == 1 or float(hop_penalty(a)) > 0
+    assert r <= n or float(hop_penalty(a)) > 0.1  # more hops than places cannot all be apart
 
 
 def test_the_penalty_by_hand():
     a = rows([0.5, 0.5, 0.0], [0.2, 0.3, 0.5])
-    assert float(redundancy(a)) == pytest.approx((0.5 - 1) ** 2 + (0.38 - 1) ** 2 + 2 * 0.25**2)
+    assert float(hop_penalty(a)) == pytest.approx((0.5 - 1) ** 2 + (0.38 - 1) ** 2 + 2 * 0.25**2)
 
 
 def test_divergence_against_plain_sums():
     torch.manual_seed(0)
     a = torch.randn(3, 1, 5, 7, dtype=torch.float64).softmax(-1)
-    found = divergence(a)
+    found = hop_kl(a)
     for b in range(3):
         pairs = [(i, j) for i in range(5) for j in range(5) if i != j]
         kl = [sum(p * (p / q).log() for p, q in zip(a[b, 0, i], a[b, 0, j], strict=True)) for i, j in pairs]
@@ -58,20 +58,20 @@ def test_divergence_against_plain_sums():
 def test_divergence_stays_finite_with_padding_and_one_hop():
     a = rows([0.5, 0.5, 0.0, 0.0], [0.9, 0.1, 0.0, 0.0])
     unpadded = rows([0.5, 0.5], [0.9, 0.1])
-    assert float(divergence(a)) == pytest.approx(float(divergence(unpadded)))
-    assert float(divergence(rows([0.3, 0.7]))) == 0
-    assert torch.isfinite(divergence(rows([1, 0], [0, 1]))).all()
+    assert float(hop_kl(a)) == pytest.approx(float(hop_kl(unpadded)))
+    assert float(hop_kl(rows([0.3, 0.7]))) == 0
+    assert torch.isfinite(hop_kl(rows([1, 0], [0, 1]))).all()
 
 
-@pytest.mark.parametrize("measure", [redundancy, divergence])
+@pytest.mark.parametrize("measure", [hop_penalty, hop_kl])
 def test_both_train_and_padding_gets_no_gradient(measure):
     torch.manual_seed(1)
-    pool = Pool(5, hidden=7, hops=3).double()
+    pool = AttentionPooling(5, hidden=7, hops=3).double()
     x = torch.randn(2, 11, 5, dtype=torch.float64, requires_grad=True)
     mask = torch.ones(2, 11, dtype=torch.bool)
     mask[1, 6:] = False
     _, scores = pool(x, mask)
-    measure(scores.weights(Mask(keys=mask))).sum().backward()
+    measure(scores.weights(Mask(key_mask=mask))).sum().backward()
     assert x.grad is not None
     assert torch.isfinite(x.grad).all()
     assert (x.grad[1, 6:] == 0).all()
@@ -82,11 +82,11 @@ def test_minimising_the_penalty_sets_hops_apart():
     torch.manual_seed(2)
     logits = (torch.randn(1, 1, 3, 7) * 0.1).requires_grad_()
     optimizer = torch.optim.Adam([logits], lr=0.3)
-    before = float(redundancy(logits.softmax(-1)).detach())
+    before = float(hop_penalty(logits.softmax(-1)).detach())
     for _ in range(80):
         optimizer.zero_grad()
-        redundancy(logits.softmax(-1)).sum().backward()
+        hop_penalty(logits.softmax(-1)).sum().backward()
         optimizer.step()
     a = logits.detach().softmax(-1)
-    assert float(redundancy(a)) < 0.01 < before
+    assert float(hop_penalty(a)) < 0.01 < before
     assert len(set(a.argmax(-1).flatten().tolist())) == 3

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from regard.attention.masks import Mask
-from regard.attention.token_positions import Grid, Places
-from regard.attention.window import Banded, cut
+from regard.attention.token_positions import Grid, QueryKeyPositions
+from regard.attention.window import WindowScores, cut
 from regard.errors import UserError
 from regard.inspect import record
-from regard.layers import MultiHead
+from regard.layers import MultiHeadAttention
 from regard.testing import CHECKS
 from regard.testing.mechanism_case import cases
 
@@ -50,12 +50,12 @@ def draw(b: int, q: int, k: int, seed: int = 0, dtype=torch.float64) -> tuple[Te
     return tuple(torch.randn(b, H, n, D, generator=g, dtype=dtype) for n in (q, k, k))  # type: ignore[return-value]
 
 
-def banded(query: Tensor, key: Tensor, window: int, q0: int = 0, **more) -> Banded:
-    places = Places(range(q0, q0 + query.shape[2]), range(key.shape[2]))
-    return Banded(query, key, places, D**-0.5, window, **more)
+def banded(query: Tensor, key: Tensor, window: int, q0: int = 0, **more) -> WindowScores:
+    qk_positions = QueryKeyPositions(range(q0, q0 + query.shape[2]), range(key.shape[2]))
+    return WindowScores(query, key, qk_positions, D**-0.5, window, **more)
 
 
-def in_blocks(scores: Banded, mask: Mask | None = None) -> bool:
+def in_blocks(scores: WindowScores, mask: Mask | None = None) -> bool:
     blocks = scores._blocks(mask)
     return blocks is not None and blocks.pairs < scores.query.shape[2] * scores.key.shape[2]
 
@@ -68,7 +68,7 @@ def test_equals_loops(q, k, q0, window, causal):
     query, key, value = draw(2, q, k)
     keys = torch.rand(2, k, generator=torch.Generator().manual_seed(1)) > 0.3
     keys[1, 20:60] = False  # whole windows hidden
-    mask = Mask(keys=keys, causal=causal)
+    mask = Mask(key_mask=keys, causal=causal)
     scores = banded(query, key, window, q0)
     assert in_blocks(scores, mask)
     out, weights = naive(query, key, value, window, q0=q0, keys=keys, causal=causal)
@@ -93,7 +93,7 @@ def test_equals_loops(q, k, q0, window, causal):
 def test_blocks_equal_dense_for_all_sizes(b, n, window, back, ahead, causal, padded, seed):
     query, key, value = draw(b, n, back + n + ahead, seed)
     keys = torch.rand(b, key.shape[2], generator=torch.Generator().manual_seed(seed)) > 0.5 if padded else None
-    mask = Mask(keys=keys, causal=causal)
+    mask = Mask(key_mask=keys, causal=causal)
     scores = banded(query, key, window, back)
     weights = scores.weights(mask)
     torch.testing.assert_close(scores.attend(value, mask), weights @ value)
@@ -115,7 +115,7 @@ def test_gradients(causal):
     query, key, value = (x.requires_grad_() for x in draw(1, 70, 70))
     keys = torch.ones(1, 70, dtype=torch.bool)
     keys[:, 30:45] = False
-    mask = Mask(keys=keys, causal=causal)
+    mask = Mask(key_mask=keys, causal=causal)
     assert in_blocks(banded(query, key, 3), mask)
     by_blocks = torch.autograd.grad(banded(query, key, 3).attend(value, mask).square().sum(), (query, key, value))
     by_loops = torch.autograd.grad(
@@ -135,16 +135,16 @@ def test_bias_is_asked_only_near_by(by_distance, causal):
     slopes = torch.tensor([0.1, 0.5, 2.0], dtype=torch.float64, requires_grad=True)
     asked = []
 
-    def bias(q_at, k_at):
-        q_at, k_at = (torch.arange(a.start, a.stop) if isinstance(a, range) else a for a in (q_at, k_at))
-        asked.append(max(q_at.shape[-1], k_at.shape[-1]))
-        away = (k_at[..., None, :] - q_at[..., :, None]).abs()
+    def bias(q_pos, k_pos):
+        q_pos, k_pos = (torch.arange(a.start, a.stop) if isinstance(a, range) else a for a in (q_pos, k_pos))
+        asked.append(max(q_pos.shape[-1], k_pos.shape[-1]))
+        away = (k_pos[..., None, :] - q_pos[..., :, None]).abs()
         away = away[:, None] if away.dim() == 3 else away[None, None]
         return -slopes[:, None, None] * away
 
     keys = torch.ones(2, 113, dtype=torch.bool)
     keys[0, 40:70] = False
-    mask = Mask(keys=keys, causal=causal)
+    mask = Mask(key_mask=keys, causal=causal)
     scores = banded(query, key, 4, 6, bias=bias, by_distance=by_distance)
     got = scores.attend(value, mask)
     assert asked
@@ -161,8 +161,8 @@ def test_bias_is_asked_only_near_by(by_distance, causal):
 @pytest.mark.parametrize("positions", [None, "rotary", "alibi", "t5"])
 def test_layer_equals_dot_with_a_band(positions):
     torch.manual_seed(0)
-    local = MultiHead(12, 2, "local:window=4", positions=positions)
-    dot = MultiHead(12, 2, "dot", positions=positions)
+    local = MultiHeadAttention(12, 2, "local:window=4", positions=positions)
+    dot = MultiHeadAttention(12, 2, "dot", positions=positions)
     dot.load_state_dict(local.state_dict())
     x = torch.randn(3, 103, 12)
     place = torch.arange(103)
@@ -170,7 +170,7 @@ def test_layer_equals_dot_with_a_band(positions):
     real = place[None] < torch.tensor([103, 50, 1])[:, None]
     for mask in (None, real):
         for causal in (False, True):
-            want = dot(x, mask=Mask(keys=mask, pairs=band[None, None]), causal=causal)
+            want = dot(x, mask=Mask(key_mask=mask, pairs=band[None, None]), causal=causal)
             torch.testing.assert_close(local(x, mask=mask, causal=causal), want, atol=1e-5, rtol=1e-5)
 
 
@@ -178,7 +178,7 @@ def test_layer_equals_dot_with_a_band(positions):
 @pytest.mark.parametrize("stride", [1, 2, 41])
 def test_steps_equal_all_at_once_and_remember_a_window(positions, stride):
     torch.manual_seed(0)
-    layer = MultiHead(12, 2, "local:window=5", positions=positions).eval()
+    layer = MultiHeadAttention(12, 2, "local:window=5", positions=positions).eval()
     x = torch.randn(2, 83, 12)
     whole = layer(x, causal=True)
     for grad in (False, True):
@@ -194,7 +194,7 @@ def test_steps_equal_all_at_once_and_remember_a_window(positions, stride):
 
 def test_padding_is_invisible_even_as_nan():
     torch.manual_seed(0)
-    layer = MultiHead(12, 2, "local:window=3")
+    layer = MultiHeadAttention(12, 2, "local:window=3")
     x = torch.randn(2, 120, 12)
     real = torch.arange(120)[None] < torch.tensor([[77], [101]])
     clean = layer(x, mask=real)
@@ -213,22 +213,22 @@ def test_padding_is_invisible_even_as_nan():
 
 def test_recorded_weights_are_a_band_and_read_what_the_layer_reads():
     torch.manual_seed(0)
-    layer = MultiHead(12, 2, "local:window=3")
+    layer = MultiHeadAttention(12, 2, "local:window=3")
     x = torch.randn(1, 90, 12)
     with record(layer) as seen:
         out = layer(x)
     weights = seen["attend"]
     place = torch.arange(90)
     assert torch.equal(weights[0, 0] > 0, (place[:, None] - place).abs() <= 3)
-    values = layer.mechanism.both(x, range(90))[2]
+    values = layer.mechanism.project_qkv(x, range(90))[2]
     torch.testing.assert_close(layer.out((weights @ values).transpose(1, 2).flatten(2)), out, atol=1e-5, rtol=1e-5)
 
 
 def test_places_of_a_batch_that_starts_anywhere():
     """Rows with places of their own (left padding) take the plain way, and are right."""
     query, key, value = draw(2, 40, 40)
-    at = torch.arange(40) - torch.tensor([[7], [0]])
-    scores = Banded(query, key, Places(at, at), D**-0.5, 3)
+    position_ids = torch.arange(40) - torch.tensor([[7], [0]])
+    scores = WindowScores(query, key, QueryKeyPositions(position_ids, position_ids), D**-0.5, 3)
     torch.testing.assert_close(scores.attend(value), naive(query, key, value, 3)[0])
     with pytest.raises(UserError, match="plain places"):
         scores.band()
@@ -236,8 +236,8 @@ def test_places_of_a_batch_that_starts_anywhere():
 
 def test_a_picture_is_read_as_its_flattened_order():
     query, key, value = draw(1, 77, 77)
-    flat = Banded(query, key, Places(range(77), range(77)), D**-0.5, 3).attend(value)
-    grid = Banded(query, key, Places(Grid(7, 11), Grid(7, 11)), D**-0.5, 3).attend(value)
+    flat = WindowScores(query, key, QueryKeyPositions(range(77), range(77)), D**-0.5, 3).attend(value)
+    grid = WindowScores(query, key, QueryKeyPositions(Grid(7, 11), Grid(7, 11)), D**-0.5, 3).attend(value)
     assert torch.equal(flat, grid)
 
 
@@ -245,7 +245,7 @@ def test_blocks_grow_linearly():
     """Counted, not timed: scores computed, for each place, do not depend on the length."""
     sizes = {n: blocks.pairs / n for n in (512, 1024, 8192, 65536) if (blocks := cut(range(n), range(n), 128, False))}
     assert set(sizes.values()) == {128 + 2 * 128}
-    layer = MultiHead(16, 2, "local:window=128")
+    layer = MultiHeadAttention(16, 2, "local:window=128")
     assert layer.cost(8192).memory == 2 * layer.cost(4096).memory
     assert layer.cost(8192).path == 64
 
@@ -261,8 +261,8 @@ def test_the_contract_holds_in_blocks(positions):
 
 def test_bad_window():
     with pytest.raises(UserError, match="window must be at least 1"):
-        MultiHead(8, 2, "local:window=0")
+        MultiHeadAttention(8, 2, "local:window=0")
     with pytest.raises(UserError, match="did you mean 'window'"):
-        MultiHead(8, 2, "local:windw=3")
+        MultiHeadAttention(8, 2, "local:windw=3")
     with pytest.raises(UserError, match="own places"):
-        MultiHead(8, 2, "local")(torch.zeros(1, 3, 8), torch.zeros(1, 4, 8))
+        MultiHeadAttention(8, 2, "local")(torch.zeros(1, 3, 8), torch.zeros(1, 4, 8))

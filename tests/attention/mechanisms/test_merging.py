@@ -5,30 +5,30 @@ import torch
 from attention_of import weights_of
 
 from regard.errors import UserError
-from regard.layers import MultiHead, factor, merge
+from regard.layers import MultiHeadAttention, factor_qk, merge_qk
 
 DIM, H, N, M = 33, 3, 5, 7
 
 
-def trained(mechanism="dot", **options) -> MultiHead:
+def trained(mechanism="dot", **options) -> MultiHeadAttention:
     """A layer none of whose numbers is at its start, biases among them."""
     torch.manual_seed(0)
-    layer = MultiHead(DIM, H, mechanism, **options).double()
+    layer = MultiHeadAttention(DIM, H, mechanism, **options).double()
     for parameter in layer.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
     return layer
 
 
 @pytest.mark.parametrize("positions", [None, "t5", "alibi"])
-@pytest.mark.parametrize("options", [{}, {"bias": False}, {"key_width": 4}, {"memory_dim": 13}])
+@pytest.mark.parametrize("options", [{}, {"bias": False}, {"key_width": 4}, {"context_dim": 13}])
 def test_merged_attention_is_equal(positions, options):
     layer = trained(positions=positions, **options)
-    x, memory = torch.randn(2, N, DIM).double(), torch.randn(2, M, options.get("memory_dim", DIM)).double()
-    new = merge(layer)
+    x, memory = torch.randn(2, N, DIM).double(), torch.randn(2, M, options.get("context_dim", DIM)).double()
+    new = merge_qk(layer)
     assert new.mechanism.name == "merged"
     torch.testing.assert_close(weights_of(new, x, memory), weights_of(layer, x, memory))
     torch.testing.assert_close(new(x, memory), layer(x, memory))
-    if "memory_dim" not in options:
+    if "context_dim" not in options:
         torch.testing.assert_close(new(x, causal=True), layer(x, causal=True))
 
 
@@ -36,7 +36,7 @@ def test_merged_attention_is_equal(positions, options):
 def test_the_bare_layer_merges_too(scaled):
     layer = trained("bare", key_width=5, scaled=scaled)
     x = torch.randn(2, N, DIM).double() * 0.3
-    new = merge(layer)
+    new = merge_qk(layer)
     torch.testing.assert_close(new(x), layer(x))
     assert not list(new.out.parameters())
 
@@ -44,7 +44,7 @@ def test_the_bare_layer_merges_too(scaled):
 def test_without_the_key_only_term_it_would_not_be_equal():
     layer = trained()
     x = torch.randn(2, N, DIM).double()
-    new = merge(layer)
+    new = merge_qk(layer)
     torch.nn.init.zeros_(new.mechanism.q.bias)
     assert (new(x) - layer(x)).abs().max() > 1e-3
 
@@ -61,7 +61,7 @@ def test_a_key_bias_changes_no_weight():
 @pytest.mark.parametrize(("dim", "heads"), [(12, 2), (12, 3), (12, 1)])
 def test_parameters_are_counted_as_told(dim, heads):
     """K J² against 2 J² a layer: equal at two heads."""
-    dot, merged = (MultiHead(dim, heads, name, bias=False).mechanism.params() for name in ("dot", "merged"))
+    dot, merged = (MultiHeadAttention(dim, heads, name, bias=False).mechanism.params() for name in ("dot", "merged"))
     assert merged - dot == heads * dim**2 - 2 * dim**2
 
 
@@ -69,7 +69,7 @@ def test_parameters_are_counted_as_told(dim, heads):
 def test_factoring_a_merged_layer_at_its_rank_is_exact(bias):
     layer = trained(bias=bias, positions="alibi")
     x = torch.randn(2, N, DIM).double()
-    back, loss = factor(merge(layer), 11, on=x)
+    back, loss = factor_qk(merge_qk(layer), 11, on=x)
     assert back.mechanism.key_width == 11
     assert max(loss.relative) < 1e-7
     assert loss.weights is not None
@@ -82,8 +82,8 @@ def test_factoring_tells_its_error_truly():
     x = torch.randn(2, N, DIM).double() * 0.2
     told = []
     for rank in (3, 10, 20, 33):
-        low, loss = factor(layer, rank, on=x)
-        again = merge(low)
+        low, loss = factor_qk(layer, rank, on=x)
+        again = merge_qk(low)
         for h in range(H):
             rows = slice(h * DIM, (h + 1) * DIM)
             pair = [torch.cat((m.mechanism.q.weight[rows], m.mechanism.q.bias[rows, None]), 1) for m in (layer, again)]
@@ -94,12 +94,12 @@ def test_factoring_tells_its_error_truly():
     assert told == sorted(told, reverse=True)
     assert told[0] > 0.5
     assert told[-1] < 1e-7
-    assert factor(layer, 3)[1].weights is None
+    assert factor_qk(layer, 3)[1].weights is None
 
 
 def test_precision_dropout_and_mode_are_kept():
-    layer = MultiHead(12, 2, dropout=0.25).eval()
-    new = merge(layer)
+    layer = MultiHeadAttention(12, 2, dropout=0.25).eval()
+    new = merge_qk(layer)
     assert (new.attend.dropout, new.training, new.mechanism.q.weight.dtype) == (0.25, False, torch.float32)
     assert new.out is not layer.out
     assert all(p.requires_grad for p in new.parameters())
@@ -107,10 +107,10 @@ def test_precision_dropout_and_mode_are_kept():
 
 def test_what_cannot_be_merged_is_refused():
     with pytest.raises(UserError, match="'rotary' positions cannot be merged"):
-        merge(MultiHead(12, 2, positions="rotary"))
+        merge_qk(MultiHeadAttention(12, 2, positions="rotary"))
     with pytest.raises(UserError, match="only 'dot' and 'bare' attention can be merged; given a layer of 'additive'"):
-        merge(MultiHead(12, 2, "additive"))
+        merge_qk(MultiHeadAttention(12, 2, "additive"))
     with pytest.raises(UserError, match="only 'merged' attention can be factored"):
-        factor(MultiHead(12, 2), 3)
+        factor_qk(MultiHeadAttention(12, 2), 3)
     with pytest.raises(UserError, match="rank must be from 1 to 12 here; given 13"):
-        factor(MultiHead(12, 2, "merged"), 13)
+        factor_qk(MultiHeadAttention(12, 2, "merged"), 13)

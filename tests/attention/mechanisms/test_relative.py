@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from regard.attention import clipped_distance
 from regard.attention.masks import Mask
-from regard.attention.mechanisms.relative import Relative
-from regard.attention.token_positions import Places
+from regard.attention.mechanisms.relative import RelativeScores
+from regard.attention.token_positions import QueryKeyPositions
 from regard.errors import UserError
 from regard.inspect import record
-from regard.layers import MultiHead
+from regard.layers import MultiHeadAttention
 
 H, D, V = 3, 5, 7
 
@@ -61,11 +61,11 @@ def test_equals_the_formula_at_any_offset(b, q, k, clip, shift, values, seed):
     query, key, value, on_keys, on_values = draw(b, q, k, clip, seed)
     allowed = torch.rand(b, q, k, generator=torch.Generator().manual_seed(seed)) > 0.4
     want = naive(query, key, value, on_keys, on_values if values else None, clip, shift=shift, allowed=allowed)
-    places = Places(range(100, 100 + q), range(100 + shift, 100 + shift + k))
-    tensors = Places(torch.arange(100, 100 + q), torch.arange(100 + shift, 100 + shift + k).expand(b, k))
-    for at in (places, tensors):
-        scores = Relative(query * D**-0.5, key, at, on_keys, on_values if values else None)
-        mask = Mask(pairs=allowed[:, None])
+    qk_positions = QueryKeyPositions(range(100, 100 + q), range(100 + shift, 100 + shift + k))
+    tensors = QueryKeyPositions(torch.arange(100, 100 + q), torch.arange(100 + shift, 100 + shift + k).expand(b, k))
+    for position_ids in (qk_positions, tensors):
+        scores = RelativeScores(query * D**-0.5, key, position_ids, on_keys, on_values if values else None)
+        mask = Mask(attn_mask=allowed[:, None])
         torch.testing.assert_close(scores.attend(value, mask), want)
         weights = scores.weights(mask)
         assert torch.equal(weights == 0, ~allowed[:, None].expand_as(weights))
@@ -75,7 +75,7 @@ def test_blocks_of_rows_equal_the_formula_and_its_gradients():
     clip, n = 4, 2 * clipped_distance.ROWS + 9
     inputs = [x.requires_grad_() for x in draw(1, n, n, clip)]
     query, key, value, on_keys, on_values = inputs
-    scores = Relative(query * D**-0.5, key, Places(range(n), range(n)), on_keys, on_values)
+    scores = RelativeScores(query * D**-0.5, key, QueryKeyPositions(range(n), range(n)), on_keys, on_values)
     got, want = scores.attend(value), naive(*inputs, clip)
     torch.testing.assert_close(got, want)
     for g, w in zip(*(torch.autograd.grad(x.square().sum(), inputs) for x in (got, want)), strict=True):
@@ -106,7 +106,7 @@ def test_spread_and_gather_are_each_other_turned_round():
 @pytest.mark.parametrize("stride", [1, 3, 20])
 def test_steps_equal_all_at_once(values, stride):
     torch.manual_seed(0)
-    layer = MultiHead(12, 2, "relative", clip=4, values=values).eval()
+    layer = MultiHeadAttention(12, 2, "relative", clip=4, values=values).eval()
     x = torch.randn(2, 29, 12)
     whole, memory, parts = layer(x, causal=True), None, []
     with torch.no_grad():
@@ -118,16 +118,18 @@ def test_steps_equal_all_at_once(values, stride):
 
 def test_depends_on_the_distance_alone():
     torch.manual_seed(0)
-    layer = MultiHead(12, 2, "relative:clip=3")
+    layer = MultiHeadAttention(12, 2, "relative:clip=3")
     x = torch.randn(1, 17, 12)
-    torch.testing.assert_close(layer(x, at=range(17)), layer(x, at=range(1000, 1017)))
-    torch.testing.assert_close(layer(x, at=range(17)), layer(x, at=torch.arange(40, 57)[None]), atol=1e-5, rtol=1e-5)
-    assert not torch.allclose(layer(x), layer(x, at=2 * torch.arange(17)), atol=1e-3)
+    torch.testing.assert_close(layer(x, position_ids=range(17)), layer(x, position_ids=range(1000, 1017)))
+    torch.testing.assert_close(
+        layer(x, position_ids=range(17)), layer(x, position_ids=torch.arange(40, 57)[None]), atol=1e-5, rtol=1e-5
+    )
+    assert not torch.allclose(layer(x), layer(x, position_ids=2 * torch.arange(17)), atol=1e-3)
 
 
 def test_padding_is_invisible_even_as_nan():
     torch.manual_seed(0)
-    layer = MultiHead(12, 2, "relative:clip=3")
+    layer = MultiHeadAttention(12, 2, "relative:clip=3")
     x = torch.randn(2, 70, 12)
     real = torch.arange(70)[None] < torch.tensor([[41], [70]])
     planted = x.clone()
@@ -142,13 +144,13 @@ def test_padding_is_invisible_even_as_nan():
 
 def test_recorded_weights_are_read_with_the_value_embeddings():
     torch.manual_seed(0)
-    layer = MultiHead(12, 2, "relative:clip=3")
+    layer = MultiHeadAttention(12, 2, "relative:clip=3")
     x = torch.randn(1, 23, 12)
     with record(layer) as seen:
         out = layer(x)
-    q, k, v = layer.mechanism.both(x, range(23))
-    scores = layer.mechanism.score(q, k, Places(range(23), range(23)))
-    again = layer.out(scores.read(seen["attend"], v).transpose(1, 2).flatten(2))
+    q, k, v = layer.mechanism.project_qkv(x, range(23))
+    scores = layer.mechanism.score(q, k, QueryKeyPositions(range(23), range(23)))
+    again = layer.out(scores.apply(seen["attend"], v).transpose(1, 2).flatten(2))
     torch.testing.assert_close(again, out, atol=1e-6, rtol=1e-5)
     plain = layer.out((seen["attend"] @ v).transpose(1, 2).flatten(2))
     assert not torch.allclose(plain, out, atol=1e-3)
@@ -168,7 +170,7 @@ def test_memory_stays_quadratic_without_the_width():
                 largest = max(largest, out.numel())
             return out
 
-    layer = MultiHead(32, 2, "relative:clip=4")
+    layer = MultiHeadAttention(32, 2, "relative:clip=4")
     x = torch.randn(1, 100, 32, requires_grad=True)
     with Watch():
         layer(x).sum().backward()
@@ -177,8 +179,8 @@ def test_memory_stays_quadratic_without_the_width():
 
 def test_bad_options():
     with pytest.raises(UserError, match="clip must be at least 1"):
-        MultiHead(8, 2, "relative:clip=0")
+        MultiHeadAttention(8, 2, "relative:clip=0")
     with pytest.raises(UserError, match="cannot use 'rotary'"):
-        MultiHead(8, 2, "relative", positions="rotary")
+        MultiHeadAttention(8, 2, "relative", positions="rotary")
     with pytest.raises(UserError, match="own places"):
-        MultiHead(8, 2, "relative")(torch.zeros(1, 3, 8), torch.zeros(1, 4, 8))
+        MultiHeadAttention(8, 2, "relative")(torch.zeros(1, 3, 8), torch.zeros(1, 4, 8))

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from regard.attention.masks import Mask
 from regard.attention.mechanisms import MECHANISMS
 from regard.attention.positions import build
-from regard.attention.token_positions import Grid, Places
-from regard.attention.window_2d import Tiled, cut
+from regard.attention.token_positions import Grid, QueryKeyPositions
+from regard.attention.window_2d import Window2dScores, cut
 from regard.errors import UserError
 from regard.inspect import record
-from regard.layers import MultiHead
-from regard.layers.spatial_attention import Spatial
+from regard.layers import MultiHeadAttention
+from regard.layers.spatial_attention import SpatialAttention
 
 H, D = 2, 3
 
@@ -51,8 +51,8 @@ def draw(b: int, n: int, seed: int = 0):
     return [torch.randn(b, H, n, D, generator=g, dtype=torch.float64) for _ in range(3)]
 
 
-def tiled(query, key, grid, window, bias=None) -> Tiled:
-    return Tiled(query, key, Places(grid, grid, "grid", "grid"), grid, D**-0.5, window, bias)
+def tiled(query, key, grid, window, bias=None) -> Window2dScores:
+    return Window2dScores(query, key, QueryKeyPositions(grid, grid, "grid", "grid"), grid, D**-0.5, window, bias)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -63,7 +63,7 @@ def test_neighbourhood_equals_loops(grid, causal):
     query, key, value = draw(2, n)
     keys = torch.rand(2, n, generator=torch.Generator().manual_seed(1)) > 0.4
     keys[0, : n // 2] = False
-    mask, scores = Mask(keys=keys, causal=causal), tiled(query, key, grid, window)
+    mask, scores = Mask(key_mask=keys, causal=causal), tiled(query, key, grid, window)
     want = naive(query, key, value, grid, window, keys, causal)
     torch.testing.assert_close(scores.attend(value, mask), want)
     torch.testing.assert_close(scores.read(scores.weights(mask), value), want)
@@ -84,7 +84,7 @@ def test_tiles_equal_dense_for_all_sizes(height, width, window, causal, padded, 
     query, key, value = (x.requires_grad_() for x in draw(2, len(grid), height))
     keys = torch.rand(2, len(grid), generator=torch.Generator().manual_seed(width)) > 0.5 if padded else None
     bias = build("alibi", 4, H).double().bias if biased else None
-    mask, scores = Mask(keys=keys, causal=causal), tiled(query, key, grid, window, bias)
+    mask, scores = Mask(key_mask=keys, causal=causal), tiled(query, key, grid, window, bias)
     got, want = scores.attend(value, mask), scores.read(scores.weights(mask), value)
     torch.testing.assert_close(got, want)
     for a, b in zip(*(torch.autograd.grad(x.square().sum(), (query, key, value)) for x in (got, want)), strict=True):
@@ -109,7 +109,7 @@ def test_tiles_grow_linearly():
 def test_a_grid_of_height_one_is_a_sequence(mechanism, positions):
     torch.manual_seed(0)
     try:
-        layer = Spatial(12, 3, mechanism, positions=positions)
+        layer = SpatialAttention(12, 3, mechanism, positions=positions)
     except UserError:
         pytest.skip("an undefined pair")
     x = torch.randn(2, 1, 61, 12)
@@ -124,7 +124,7 @@ def test_a_grid_of_height_one_is_a_sequence(mechanism, positions):
 
 def test_local_2d_on_a_sequence_is_local():
     torch.manual_seed(0)
-    one, two = MultiHead(12, 3, "local:window=3"), MultiHead(12, 3, "local-2d:window=3")
+    one, two = MultiHeadAttention(12, 3, "local:window=3"), MultiHeadAttention(12, 3, "local-2d:window=3")
     two.load_state_dict(one.state_dict())
     x = torch.randn(2, 90, 12)
     assert torch.equal(one(x), two(x))
@@ -139,7 +139,7 @@ def test_local_2d_on_a_sequence_is_local():
 def test_axes_are_not_exchanged():
     """A picture turned on its side gives the result turned on its side: neighbourhoods know rows from columns."""
     torch.manual_seed(0)
-    layer = Spatial(12, 3, "local-2d:window=2")
+    layer = SpatialAttention(12, 3, "local-2d:window=2")
     x = torch.randn(1, 13, 29, 12)
     torch.testing.assert_close(layer(x.transpose(1, 2)).transpose(1, 2), layer(x), atol=1e-5, rtol=1e-5)
     changed = x.clone()
@@ -152,7 +152,7 @@ def test_axes_are_not_exchanged():
 @pytest.mark.parametrize("mechanism", ["dot", "bilinear"])
 def test_states_regard_a_picture(mechanism):
     torch.manual_seed(0)
-    layer = Spatial(12, 3, mechanism, memory_dim=7)
+    layer = SpatialAttention(12, 3, mechanism, context_dim=7)
     states, picture = torch.randn(2, 5, 12), torch.randn(2, 3, 11, 7)
     real = torch.ones(2, 3, 11, dtype=torch.bool)
     real[1, 2:] = False
@@ -161,20 +161,24 @@ def test_states_regard_a_picture(mechanism):
     with record(layer) as seen:
         out = layer(states, planted, mask=real)
     call = seen.calls[0]
-    assert (call.places.rows, call.places.columns, call.places.k_at) == ("tokens", "grid", Grid(3, 11))
+    assert (call.qk_positions.rows, call.qk_positions.columns, call.qk_positions.k_pos) == (
+        "tokens",
+        "grid",
+        Grid(3, 11),
+    )
     assert call.weights.shape == (2, 3, 5, 33)
     torch.testing.assert_close(call.weights.sum(-1), torch.ones(2, 3, 5))
     assert not call.weights.unflatten(-1, (3, 11))[1, :, :, 2:].any()
     flat = layer.attention(states, planted.flatten(1, 2), mask=real.flatten(1))
     assert torch.equal(out, flat)
-    memory = layer.remember(planted, mask=real)
+    memory = layer.project_kv(planted, mask=real)
     torch.testing.assert_close(torch.cat([layer(s, memory) for s in states.split(1, 1)], 1), out, atol=1e-6, rtol=1e-5)
 
 
 def test_states_regard_a_picture_as_the_captioning_equation_says():
     """α = softmax over (y, x) of h W^key M[y, x]; the context is Σ α M[y, x]."""
     torch.manual_seed(0)
-    layer = Spatial(5, 1, "bilinear:values=false", memory_dim=7, output=False, bias=False)
+    layer = SpatialAttention(5, 1, "bilinear:values=false", context_dim=7, output=False, bias=False)
     h, picture = torch.randn(1, 1, 5), torch.randn(1, 3, 4, 7)
     w = layer.attention.mechanism.q.weight.detach().reshape(7, 5)
     scores = torch.tensor([[float(w @ h[0, 0] @ picture[0, y, x]) for x in range(4)] for y in range(3)])
@@ -186,7 +190,7 @@ def test_states_regard_a_picture_as_the_captioning_equation_says():
 
 def test_a_picture_regards_another():
     torch.manual_seed(0)
-    layer = Spatial(12, 3)
+    layer = SpatialAttention(12, 3)
     x, memory = torch.randn(2, 3, 5, 12), torch.randn(2, 7, 2, 12)
     out = layer(x, memory)
     assert out.shape == x.shape
@@ -194,16 +198,21 @@ def test_a_picture_regards_another():
 
 
 def test_axes_are_named_grid():
-    layer = Spatial(12, 3, "local-2d:window=2")
+    layer = SpatialAttention(12, 3, "local-2d:window=2")
     with record(layer) as seen:
         layer(torch.randn(1, 4, 5, 12))
-    places = seen.calls[0].places
-    assert (places.rows, places.columns, places.q_at, places.k_at) == ("grid", "grid", Grid(4, 5), Grid(4, 5))
+    qk_positions = seen.calls[0].qk_positions
+    assert (qk_positions.rows, qk_positions.columns, qk_positions.q_pos, qk_positions.k_pos) == (
+        "grid",
+        "grid",
+        Grid(4, 5),
+        Grid(4, 5),
+    )
 
 
-@pytest.mark.parametrize("mechanism", [name for name, cls in MECHANISMS.items() if not cls.cross])
+@pytest.mark.parametrize("mechanism", [name for name, cls in MECHANISMS.items() if not cls.supports_cross_attention])
 def test_what_is_about_its_own_places_regards_no_other_picture(mechanism):
-    layer, picture = Spatial(12, 3, mechanism), torch.randn(1, 3, 4, 12)
+    layer, picture = SpatialAttention(12, 3, mechanism), torch.randn(1, 3, 4, 12)
     assert layer(picture).shape == picture.shape
     for x in (torch.randn(1, 5, 12), picture):
         with pytest.raises(UserError, match=f"{mechanism!r} is about a sequence's own places"):
@@ -211,7 +220,7 @@ def test_what_is_about_its_own_places_regards_no_other_picture(mechanism):
 
 
 def test_bad_shapes():
-    layer = Spatial(12, 3)
+    layer = SpatialAttention(12, 3)
     with pytest.raises(UserError, match="takes a grid"):
         layer(torch.zeros(1, 5, 12))
     with pytest.raises(UserError, match="a grid is"):

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from regard.attention.token_positions import Places
+from regard.attention.token_positions import QueryKeyPositions
 from regard.errors import UserError
-from regard.layers import MultiHead
+from regard.layers import MultiHeadAttention
 
 B, H, N, DIM, L = 2, 3, 5, 33, 17
 NAMES = ["synthesizer-dense", "synthesizer-random", "synthesizer-factorized", "synthesizer-factorized-dense"]
@@ -13,7 +13,7 @@ NAMES = ["synthesizer-dense", "synthesizer-random", "synthesizer-factorized", "s
 
 def build(name, **options):
     torch.manual_seed(0)
-    layer = MultiHead(DIM, H, name, length=L, **options).double()
+    layer = MultiHeadAttention(DIM, H, name, length=L, **options).double()
     for parameter in layer.parameters():
         torch.nn.init.normal_(parameter, std=0.7)
     return layer
@@ -35,25 +35,25 @@ def logits(name, mechanism, x, i, j, h):
     return (long * b.repeat(len(a))[:L])[j]
 
 
-def weights_at(layer, x, q_at, k_at):
+def weights_at(layer, x, q_pos, k_pos):
     mechanism = layer.mechanism
-    places = Places(q_at, k_at)
-    return mechanism.score(mechanism.query(x, q_at), torch.empty(len(x), H, 0, 0), places).weights()
+    qk_positions = QueryKeyPositions(q_pos, k_pos)
+    return mechanism.score(mechanism.project_query(x, q_pos), torch.empty(len(x), H, 0, 0), qk_positions).weights()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_weights_are_the_formula_at_any_places(name):
     layer = build(name)
     x = torch.randn(B, N, DIM).double()
-    q_at, k_at = torch.stack([torch.randperm(L)[:N] for _ in range(B)]), torch.stack([torch.randperm(L)[:7]] * B)
-    k_at[1] = (k_at[1] + 3) % L
+    q_pos, k_pos = torch.stack([torch.randperm(L)[:N] for _ in range(B)]), torch.stack([torch.randperm(L)[:7]] * B)
+    k_pos[1] = (k_pos[1] + 3) % L
     expected = torch.empty(B, H, N, 7).double()
     for b in range(B):
         for h in range(H):
             for q in range(N):
-                scores = [logits(name, layer.mechanism, x[b, q], q_at[b, q], k_at[b, k], h) for k in range(7)]
+                scores = [logits(name, layer.mechanism, x[b, q], q_pos[b, q], k_pos[b, k], h) for k in range(7)]
                 expected[b, h, q] = torch.stack(scores).softmax(0)
-    torch.testing.assert_close(weights_at(layer, x, q_at, k_at), expected)
+    torch.testing.assert_close(weights_at(layer, x, q_pos, k_pos), expected)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -64,9 +64,9 @@ def test_every_way_to_say_the_places_gives_the_same(name):
     plain = weights_at(layer, x, q, k)
     assert plain.shape == (B, H, N, 11)
     one_q, one_k = torch.arange(6, 6 + N), torch.arange(2, 13)
-    for q_at in (q, one_q, one_q.expand(B, -1)):
-        for k_at in (k, one_k, one_k.expand(B, -1)):
-            torch.testing.assert_close(weights_at(layer, x, q_at, k_at), plain)
+    for q_pos in (q, one_q, one_q.expand(B, -1)):
+        for k_pos in (k, one_k, one_k.expand(B, -1)):
+            torch.testing.assert_close(weights_at(layer, x, q_pos, k_pos), plain)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -103,19 +103,19 @@ def test_errors(name):
     with pytest.raises(UserError, match=r"build it with length=18 or more, or shorten the sequence"):
         layer(torch.randn(1, 18, DIM).double())
     with pytest.raises(UserError, match="was given place 40"):
-        layer(torch.randn(1, 2, DIM).double(), at=torch.tensor([[0, 40]]))
+        layer(torch.randn(1, 2, DIM).double(), position_ids=torch.tensor([[0, 40]]))
     with pytest.raises(UserError, match="cannot regard another memory"):
         layer(torch.randn(1, 2, DIM).double(), torch.randn(1, 3, DIM).double())
     with pytest.raises(UserError, match="cannot use 'rotary' positions"):
-        MultiHead(12, 2, name, positions="rotary")
+        MultiHeadAttention(12, 2, name, positions="rotary")
     with pytest.raises(UserError, match="length must be at least 1"):
-        MultiHead(12, 2, name, length=0)
+        MultiHeadAttention(12, 2, name, length=0)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients(name):
     torch.manual_seed(1)
-    layer = MultiHead(4, 2, name, length=5).double()
+    layer = MultiHeadAttention(4, 2, name, length=5).double()
     x = torch.randn(1, 3, 4, dtype=torch.float64, requires_grad=True)
     names = [n for n, _ in layer.named_parameters()]
     values = tuple(p.detach().clone().requires_grad_() for p in layer.parameters())
@@ -127,10 +127,10 @@ def test_gradients(name):
 
 
 def test_fixed_random_scores_are_saved_and_not_trained():
-    layer = MultiHead(12, 2, "synthesizer-random:trained=false,length=7")
+    layer = MultiHeadAttention(12, 2, "synthesizer-random:trained=false,length=7")
     assert "mechanism.table" in layer.state_dict()
     assert "mechanism.table" not in dict(layer.named_parameters())
-    other = MultiHead(12, 2, "synthesizer-random:trained=false,length=7")
+    other = MultiHeadAttention(12, 2, "synthesizer-random:trained=false,length=7")
     other.load_state_dict(layer.state_dict())
     x = torch.randn(1, 7, 12)
     torch.testing.assert_close(other(x), layer(x))
@@ -145,7 +145,7 @@ def test_factorized_scores_have_the_rank_asked_for():
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 16, 17, 512])
 def test_factorized_dense_rows_cover_the_length(length):
-    mechanism = MultiHead(12, 2, "synthesizer-factorized-dense", length=length).mechanism
+    mechanism = MultiHeadAttention(12, 2, "synthesizer-factorized-dense", length=length).mechanism
     a, b = mechanism.parts
     assert a * b >= length > (a - 1) * b
     assert abs(a - b) <= 1
@@ -154,8 +154,8 @@ def test_factorized_dense_rows_cover_the_length(length):
 @pytest.mark.parametrize("name", NAMES)
 def test_scores_start_with_about_variance_one(name):
     torch.manual_seed(2)
-    mechanism = MultiHead(128, 2, name, length=64).mechanism
+    mechanism = MultiHeadAttention(128, 2, name, length=64).mechanism
     x = torch.randn(8, 64, 128)
-    scores = mechanism.score(mechanism.query(x, range(64)), x, Places(range(64), range(64)))
+    scores = mechanism.score(mechanism.project_query(x, range(64)), x, QueryKeyPositions(range(64), range(64)))
     values = scores.query @ scores.key.transpose(-2, -1) if name == "synthesizer-dense" else scores.logits
     assert 0.6 < float(values.detach().var()) < 1.5

@@ -6,8 +6,8 @@ from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 
 from regard.attention.positions import build
 from regard.attention.positions.alibi import slopes
-from regard.attention.token_positions import Grid, Places
-from regard.layers import MultiHead
+from regard.attention.token_positions import Grid, QueryKeyPositions
+from regard.layers import MultiHeadAttention
 
 STRETCHES = [(range(5), range(7)), (range(6, 9), range(2, 13)), (range(9, 10), range(10))]
 
@@ -28,20 +28,20 @@ def test_equal_to_bloom_up_to_a_constant_in_each_row(heads):
     torch.testing.assert_close(*weights)
 
 
-@pytest.mark.parametrize(("q_at", "k_at"), STRETCHES)
-def test_every_way_to_say_the_places(q_at, k_at):
+@pytest.mark.parametrize(("q_pos", "k_pos"), STRETCHES)
+def test_every_way_to_say_the_places(q_pos, k_pos):
     alibi = build("alibi", 12, 3)
-    found = alibi.bias(q_at, k_at)
-    assert found.shape == (1, 3, len(q_at), len(k_at))
+    found = alibi.bias(q_pos, k_pos)
+    assert found.shape == (1, 3, len(q_pos), len(k_pos))
     for h in range(3):
-        for i, p in enumerate(q_at):
-            for j, s in enumerate(k_at):
+        for i, p in enumerate(q_pos):
+            for j, s in enumerate(k_pos):
                 assert float(found[0, h, i, j]) == pytest.approx(-slopes(3)[h] * abs(p - s))
-    q, k = torch.tensor(q_at), torch.tensor(k_at)
-    torch.testing.assert_close(alibi.bias(q, k_at), found)
+    q, k = torch.tensor(q_pos), torch.tensor(k_pos)
+    torch.testing.assert_close(alibi.bias(q, k_pos), found)
     torch.testing.assert_close(alibi.bias(q, k), found)
     torch.testing.assert_close(alibi.bias(q.expand(2, -1), k), found.expand(2, -1, -1, -1))
-    torch.testing.assert_close(alibi.bias(q_at, k.expand(2, -1)), found.expand(2, -1, -1, -1))
+    torch.testing.assert_close(alibi.bias(q_pos, k.expand(2, -1)), found.expand(2, -1, -1, -1))
 
 
 def test_rows_of_a_batch_may_stand_elsewhere():
@@ -63,12 +63,14 @@ def test_nothing_is_trained_or_saved():
 
 
 def test_in_a_layer_near_keys_weigh_more():
-    layer = MultiHead(12, 3, "dot", positions="alibi")
+    layer = MultiHeadAttention(12, 3, "dot", positions="alibi")
     with torch.no_grad():
         layer.mechanism.qkv.weight.zero_()
     mechanism = layer.mechanism
     x = torch.randn(1, 5, 12)
-    keys, _ = mechanism.remember(x, range(5))
-    weights = mechanism.score(mechanism.query(x, range(5)), keys, Places(range(5), range(5))).weights()
+    keys, _ = mechanism.project_kv(x, range(5))
+    weights = mechanism.score(
+        mechanism.project_query(x, range(5)), keys, QueryKeyPositions(range(5), range(5))
+    ).weights()
     assert (weights[:, :, 0].diff(dim=-1) < 0).all()
     assert (weights[:, :, 4].diff(dim=-1) > 0).all()

@@ -15,23 +15,23 @@ def test_learned_is_a_row_for_each_place():
     learned = build("learned:length=13", DIM, 2)
     x = torch.randn(2, 5, DIM)
     torch.testing.assert_close(learned.embed(x, range(8, 13)), x + learned.table[8:13])
-    at = torch.tensor([[0, 3, 3, 12, 1], [5, 4, 3, 2, 1]])
-    torch.testing.assert_close(learned.embed(x, at), x + learned.table[at])
-    torch.testing.assert_close(learned.embed(x, at[0]), x + learned.table[at[0]])
+    position_ids = torch.tensor([[0, 3, 3, 12, 1], [5, 4, 3, 2, 1]])
+    torch.testing.assert_close(learned.embed(x, position_ids), x + learned.table[position_ids])
+    torch.testing.assert_close(learned.embed(x, position_ids[0]), x + learned.table[position_ids[0]])
 
 
 def test_learned_gradients_add_up_where_a_place_comes_twice():
     learned = build("learned:length=7", 4, 2)
-    at = torch.tensor([[0, 3, 3], [3, 6, 0]])
-    learned.embed(torch.zeros(2, 3, 4), at).sum().backward()
+    position_ids = torch.tensor([[0, 3, 3], [3, 6, 0]])
+    learned.embed(torch.zeros(2, 3, 4), position_ids).sum().backward()
     assert learned.table.grad is not None
     assert learned.table.grad[:, 0].tolist() == [2, 0, 0, 3, 0, 0, 1]
 
 
-@pytest.mark.parametrize("at", [range(14), range(13, 14), torch.tensor([[0, 13]]), Grid(2, 7)])
-def test_past_the_length_is_an_error(at):
+@pytest.mark.parametrize("position_ids", [range(14), range(13, 14), torch.tensor([[0, 13]]), Grid(2, 7)])
+def test_past_the_length_is_an_error(position_ids):
     with pytest.raises(UserError, match=r"learned positions knows the places 0 to 12, and was given place 13"):
-        build("learned:length=13", DIM, 2).embed(torch.randn(1, 1, DIM), at)
+        build("learned:length=13", DIM, 2).embed(torch.randn(1, 1, DIM), position_ids)
 
 
 def test_before_the_first_place_is_an_error():
@@ -65,8 +65,8 @@ def test_a_sequence_is_a_picture_of_height_one(learned):
 
 
 def test_every_place_of_a_picture_is_distinct():
-    places = build("axial", DIM, 2).embed(torch.zeros(1, 13 * 11, DIM), Grid(13, 11))[0]
-    apart = torch.cdist(places, places) + torch.eye(13 * 11) * 9
+    qk_positions = build("axial", DIM, 2).embed(torch.zeros(1, 13 * 11, DIM), Grid(13, 11))[0]
+    apart = torch.cdist(qk_positions, qk_positions) + torch.eye(13 * 11) * 9
     assert float(apart.min()) > 0.05
 
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from regard.attention.positions import build
-from regard.attention.token_positions import Grid, Places
-from regard.layers.spatial_attention import Spatial
+from regard.attention.token_positions import Grid, QueryKeyPositions
+from regard.layers.spatial_attention import SpatialAttention
 
 
 def test_by_hand():
@@ -29,8 +29,8 @@ def test_the_end_of_a_row_is_not_beside_the_beginning_of_the_next():
 @pytest.mark.parametrize("mechanism", ["local:window=5", "local-2d:window=2"])
 def test_blocks_and_tiles_add_what_the_whole_does(mechanism):
     torch.manual_seed(0)
-    score = Spatial(12, 3, mechanism, positions="relative-2d:clip=3").attention.mechanism.score
+    score = SpatialAttention(12, 3, mechanism, positions="relative-2d:clip=3").attention.mechanism.score
     grid = Grid(17, 19)
     query, key, value = (torch.randn(2, 3, len(grid), 4) for _ in range(3))
-    scores = score(query, key, Places(grid, grid))
-    torch.testing.assert_close(scores.attend(value), scores.read(scores.weights(), value), atol=1e-5, rtol=1e-4)
+    scores = score(query, key, QueryKeyPositions(grid, grid))
+    torch.testing.assert_close(scores.attend(value), scores.apply(scores.weights(), value), atol=1e-5, rtol=1e-4)

@@ -12,7 +12,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply
 from regard.attention.positions import build
 from regard.attention.token_positions import Grid
 from regard.errors import UserError
-from regard.layers import MultiHead
+from regard.layers import MultiHeadAttention
 
 B, H, N, D = 2, 3, 5, 14
 
@@ -22,10 +22,10 @@ def test_equal_to_llama():
     q, k = torch.randn(2, B, H, N, D)
     rotary = build("rotary", H * D, H)
     config = LlamaConfig(hidden_size=H * D, num_attention_heads=H, rope_theta=10_000.0)
-    at = torch.stack((torch.arange(N), torch.arange(N) + 37))
-    theirs = apply_rotary_pos_emb(q, k, *LlamaRotaryEmbedding(config)(q, at))
-    torch.testing.assert_close(rotary.rotate(q, at), theirs[0])
-    torch.testing.assert_close(rotary.rotate(k, at), theirs[1])
+    position_ids = torch.stack((torch.arange(N), torch.arange(N) + 37))
+    theirs = apply_rotary_pos_emb(q, k, *LlamaRotaryEmbedding(config)(q, position_ids))
+    torch.testing.assert_close(rotary.rotate(q, position_ids), theirs[0])
+    torch.testing.assert_close(rotary.rotate(k, position_ids), theirs[1])
 
 
 def test_the_formula_pair_by_pair():
@@ -48,8 +48,8 @@ def test_scores_depend_on_the_distance_alone(i, j, shift):
     rotary = build("rotary", D, 1)
 
     def score(p, s):
-        at = (torch.tensor([place]) for place in (p, s))
-        return float((rotary.rotate(q, next(at)) * rotary.rotate(k, next(at))).sum())
+        position_ids = (torch.tensor([place]) for place in (p, s))
+        return float((rotary.rotate(q, next(position_ids)) * rotary.rotate(k, next(position_ids))).sum())
 
     assert score(i, j) == pytest.approx(score(i + shift, j + shift), abs=1e-9)
 
@@ -59,8 +59,8 @@ def test_every_way_to_say_the_places(dtype):
     x = torch.randn(B, H, 6, D, dtype=dtype)
     rotary = build("rotary", H * D, H)
     plain = rotary.rotate(x, range(6))
-    for at in (torch.arange(6), torch.arange(6).expand(B, -1), Grid(2, 3)):
-        torch.testing.assert_close(rotary.rotate(x, at), plain, rtol=0, atol=0)
+    for position_ids in (torch.arange(6), torch.arange(6).expand(B, -1), Grid(2, 3)):
+        torch.testing.assert_close(rotary.rotate(x, position_ids), plain, rtol=0, atol=0)
     assert plain.dtype == dtype
     torch.testing.assert_close(rotary.rotate(x, range(1000, 1006)), rotary.rotate(x, torch.arange(1000, 1006)))
 
@@ -74,7 +74,7 @@ def test_lengths_are_kept_and_gradients_flow():
 
 def test_training_after_predicting():
     """What is kept from inference mode must not stop a backward pass."""
-    layer = MultiHead(12, 2, positions="rotary")
+    layer = MultiHeadAttention(12, 2, positions="rotary")
     x = torch.randn(1, 5, 12)
     with torch.inference_mode():
         before = layer(x)
@@ -85,23 +85,23 @@ def test_training_after_predicting():
 
 def test_widths_that_differ_share_one_object():
     rotary = build("rotary", 12, 2)
-    narrow, wide = MultiHead(12, 2, positions=rotary, key_width=4), MultiHead(12, 2, positions=rotary)
+    narrow, wide = MultiHeadAttention(12, 2, positions=rotary, key_width=4), MultiHeadAttention(12, 2, positions=rotary)
     x = torch.randn(1, 5, 12)
     assert narrow(x).shape == wide(x).shape == x.shape
 
 
 def test_compiled_equals_eager():
     torch.manual_seed(3)
-    layer, x = MultiHead(12, 2, positions="rotary"), torch.randn(2, 5, 12)
+    layer, x = MultiHeadAttention(12, 2, positions="rotary"), torch.randn(2, 5, 12)
     torch.testing.assert_close(torch.compile(layer, backend="aot_eager")(x), layer(x))
 
 
 def test_odd_widths_are_refused():
     with pytest.raises(UserError, match="want an even key width; given 3"):
-        MultiHead(12, 4, positions="rotary")(torch.randn(1, 2, 12))
+        MultiHeadAttention(12, 4, positions="rotary")(torch.randn(1, 2, 12))
 
 
 @pytest.mark.parametrize("mechanism", ["dot", "bare", "local", "local-2d"])
 def test_an_odd_width_is_told_when_the_layer_is_built(mechanism):
     with pytest.raises(UserError, match="even key width"):
-        MultiHead(15, 3, mechanism, positions="rotary")
+        MultiHeadAttention(15, 3, mechanism, positions="rotary")

@@ -13,9 +13,9 @@ DIM = 14
 NAMES = ["sinusoidal", "sinusoidal-halves"]
 
 
-def pe(name, at):
+def pe(name, position_ids):
     """What is added at these places, in float64."""
-    return build(name, DIM, 2).table(at)
+    return build(name, DIM, 2).table(position_ids)
 
 
 def test_the_papers_formula():
@@ -29,18 +29,20 @@ def test_the_papers_formula():
 
 
 def test_halves_are_the_same_waves_sines_first():
-    at = torch.arange(29)
-    pairs, halves = pe("sinusoidal", at), pe("sinusoidal-halves", at)
+    position_ids = torch.arange(29)
+    pairs, halves = pe("sinusoidal", position_ids), pe("sinusoidal-halves", position_ids)
     assert torch.equal(halves, torch.cat((pairs[:, 0::2], pairs[:, 1::2]), -1))
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("k", [1, 5, -3, 1000, 0.5])
 def test_shift_moves_every_position_by_k(name, k):
-    at = torch.tensor([0.0, 1.0, 2.0, 13.0, 511.0, 4999.0])
+    position_ids = torch.tensor([0.0, 1.0, 2.0, 13.0, 511.0, 4999.0])
     move = build(name, DIM, 2).shift(k)
-    torch.testing.assert_close(pe(name, at) @ move.t(), pe(name, at + k), rtol=0, atol=1e-9)
-    assert (pe(name, at + k) - pe(name, at)).abs().max() > 0.1  # else there would be nothing to move
+    torch.testing.assert_close(pe(name, position_ids) @ move.t(), pe(name, position_ids + k), rtol=0, atol=1e-9)
+    assert (
+        pe(name, position_ids + k) - pe(name, position_ids)
+    ).abs().max() > 0.1  # else there would be nothing to move
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -74,10 +76,10 @@ def test_every_way_to_say_the_places(name):
     place, x = build(name, DIM, 2), torch.randn(2, 6, DIM)
     for start in (0, 1000, -4):  # before the first place too, as with padding on the left
         plain = place.embed(x, range(start, start + 6))
-        at = torch.arange(start, start + 6)
+        position_ids = torch.arange(start, start + 6)
         assert plain.shape == x.shape
-        torch.testing.assert_close(place.embed(x, at), plain)
-        torch.testing.assert_close(place.embed(x, at.expand(2, -1)), plain)
+        torch.testing.assert_close(place.embed(x, position_ids), plain)
+        torch.testing.assert_close(place.embed(x, position_ids.expand(2, -1)), plain)
     torch.testing.assert_close(place.embed(x, Grid(2, 3)), place.embed(x, range(6)))
 
 

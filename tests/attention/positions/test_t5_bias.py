@@ -24,18 +24,18 @@ def test_buckets_are_t5s(bidirectional, half, beyond):
 
 
 @pytest.mark.parametrize("bidirectional", [True, False])
-@pytest.mark.parametrize(("q_at", "k_at"), STRETCHES)
-def test_bias_at_every_pair(bidirectional, q_at, k_at):
+@pytest.mark.parametrize(("q_pos", "k_pos"), STRETCHES)
+def test_bias_at_every_pair(bidirectional, q_pos, k_pos):
     torch.manual_seed(0)
     t5 = build(f"t5:bidirectional={bidirectional}", 12, 3)
-    distance = torch.tensor(k_at)[None] - torch.tensor(q_at)[:, None]
+    distance = torch.tensor(k_pos)[None] - torch.tensor(q_pos)[:, None]
     index = T5Attention._relative_position_bucket(distance, bidirectional, 32, 128)
     expected = t5.table[index].permute(2, 0, 1)[None]
-    q, k = torch.tensor(q_at), torch.tensor(k_at)
-    torch.testing.assert_close(t5.bias(q_at, k_at), expected)
+    q, k = torch.tensor(q_pos), torch.tensor(k_pos)
+    torch.testing.assert_close(t5.bias(q_pos, k_pos), expected)
     torch.testing.assert_close(t5.bias(q, k), expected)
-    torch.testing.assert_close(t5.bias(q_at, k.expand(2, -1)), expected.expand(2, -1, -1, -1))
-    torch.testing.assert_close(t5.bias(q.expand(2, -1), k_at), expected.expand(2, -1, -1, -1))
+    torch.testing.assert_close(t5.bias(q_pos, k.expand(2, -1)), expected.expand(2, -1, -1, -1))
+    torch.testing.assert_close(t5.bias(q.expand(2, -1), k_pos), expected.expand(2, -1, -1, -1))
 
 
 def test_gradients_reach_every_bucket_used_and_agree():
