@@ -10,18 +10,18 @@ from torch import Tensor
 from regard.errors import UserError
 from regard.hub import hf_config
 from regard.hub import tensor_map as p
-from regard.models.bert import BERT, EPS, Config
+from regard.models.bert import BERT, EPS, BERTConfig
 
 MODEL = BERT
 PREFIX = "bert."
 
 
-def read_config(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Config:
+def read_config(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> BERTConfig:
     hf_config.only(config, "position_embedding_type", "absolute", "regard's BERT has learned positions")
     hf_config.only(config, "is_decoder", False, "regard's BERT looks both ways")
     hf_config.only(config, "add_cross_attention", False, "regard's BERT is an encoder")
     hf_config.only(config, "layer_norm_eps", EPS, "regard's BERT has the paper's norm")
-    return Config(
+    return BERTConfig(
         vocab=hf_config.need(config, "vocab_size"),
         dim=hf_config.need(config, "hidden_size"),
         hidden=hf_config.need(config, "intermediate_size"),
@@ -34,7 +34,7 @@ def read_config(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Confi
     )
 
 
-def ties(config: Config) -> dict[str, str]:
+def ties(config: BERTConfig) -> dict[str, str]:
     """Names that may stand in a file for a tensor that has another name."""
     return {
         "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
@@ -67,7 +67,7 @@ def write_config(model: BERT) -> dict[str, Any]:
     }
 
 
-def pairs(config: Config) -> list[p.Pair]:
+def pairs(config: BERTConfig) -> list[p.Pair]:
     table = [
         p.same("embed.weight", "bert.embeddings.word_embeddings.weight"),
         p.same("positions.table", "bert.embeddings.position_embeddings.weight"),
@@ -85,17 +85,17 @@ def pairs(config: Config) -> list[p.Pair]:
         table += [
             *p.stacked_linear(f"{ours}.attention.mechanism.qkv", parts),
             *p.linear(f"{ours}.attention.out", f"{theirs}.attention.output.dense"),
-            *p.linear(f"{ours}.around_attention.norm", f"{theirs}.attention.output.LayerNorm"),
-            *p.linear(f"{ours}.feed.up", f"{theirs}.intermediate.dense"),
-            *p.linear(f"{ours}.feed.down", f"{theirs}.output.dense"),
-            *p.linear(f"{ours}.around_feed.norm", f"{theirs}.output.LayerNorm"),
+            *p.linear(f"{ours}.attention_residual.norm", f"{theirs}.attention.output.LayerNorm"),
+            *p.linear(f"{ours}.ffn.up", f"{theirs}.intermediate.dense"),
+            *p.linear(f"{ours}.ffn.down", f"{theirs}.output.dense"),
+            *p.linear(f"{ours}.ffn_residual.norm", f"{theirs}.output.LayerNorm"),
         ]
     return table
 
 
-def to_regard(state: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
+def to_regard(state: Mapping[str, Tensor], config: BERTConfig) -> dict[str, Tensor]:
     return p.to_regard(state, pairs(config))
 
 
-def to_hf(state: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
+def to_hf(state: Mapping[str, Tensor], config: BERTConfig) -> dict[str, Tensor]:
     return p.to_hf(state, pairs(config))

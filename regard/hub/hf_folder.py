@@ -22,7 +22,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from regard.errors import UserError, choices
+from regard.errors import UserError, suggest_choices
 from regard.hub import hf_bert, hf_gpt2, hf_marian, hf_t5
 
 FAMILIES: dict[str, ModuleType] = {"bert": hf_bert, "gpt2": hf_gpt2, "marian": hf_marian, "t5": hf_t5}
@@ -60,7 +60,7 @@ def load_folder(path: str | Path) -> tuple[nn.Module, Path | None, Info]:
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in FAMILIES:
         raise UserError(
-            f"{path}/config.json has model_type {kind!r}, which regard does not import; {choices(str(kind), FAMILIES)}"
+            f"{path}/config.json has model_type {kind!r}, which regard does not import; {suggest_choices(str(kind), FAMILIES)}"
         )
     family = FAMILIES[kind]
     file = _read_weights(path)

@@ -10,18 +10,18 @@ from torch import Tensor
 from regard.errors import UserError
 from regard.hub import hf_config
 from regard.hub import tensor_map as p
-from regard.models.gpt import GPT, Config
+from regard.models.gpt import GPT, GPTConfig
 
 MODEL = GPT
 PREFIX = "transformer."
 
 
-def read_config(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Config:
+def read_config(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> GPTConfig:
     hf_config.only(config, "scale_attn_weights", True, "regard's dot attention is scaled")
     hf_config.only(config, "scale_attn_by_inverse_layer_idx", False, "regard scales every layer alike")
     hf_config.only(config, "add_cross_attention", False, "regard's GPT has one sequence")
     hf_config.only(config, "layer_norm_epsilon", 1e-5, "regard's GPT has the paper's norm")
-    return Config(
+    return GPTConfig(
         vocab=hf_config.need(config, "vocab_size"),
         dim=hf_config.need(config, "n_embd"),
         layers=hf_config.need(config, "n_layer"),
@@ -33,7 +33,7 @@ def read_config(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Confi
     )
 
 
-def ties(config: Config) -> dict[str, str]:
+def ties(config: GPTConfig) -> dict[str, str]:
     """Names that may stand in a file for a tensor that has another name."""
     return {"lm_head.weight": "transformer.wte.weight"}
 
@@ -65,7 +65,7 @@ def write_config(model: GPT) -> dict[str, Any]:
     }
 
 
-def pairs(config: Config) -> list[p.Pair]:
+def pairs(config: GPTConfig) -> list[p.Pair]:
     """Their linear maps are written (in, out); queries, keys and values are one matrix there too."""
     table = [
         p.same("embed.weight", "transformer.wte.weight"),
@@ -75,12 +75,12 @@ def pairs(config: Config) -> list[p.Pair]:
     for i in range(config.layers):
         ours, theirs = f"layers.{i}", f"transformer.h.{i}"
         table += [
-            *p.linear(f"{ours}.around_attention.norm", f"{theirs}.ln_1"),
-            *p.linear(f"{ours}.around_feed.norm", f"{theirs}.ln_2"),
+            *p.linear(f"{ours}.attention_residual.norm", f"{theirs}.ln_1"),
+            *p.linear(f"{ours}.ffn_residual.norm", f"{theirs}.ln_2"),
             *_conv(f"{ours}.attention.mechanism.qkv", f"{theirs}.attn.c_attn"),
             *_conv(f"{ours}.attention.out", f"{theirs}.attn.c_proj"),
-            *_conv(f"{ours}.feed.up", f"{theirs}.mlp.c_fc"),
-            *_conv(f"{ours}.feed.down", f"{theirs}.mlp.c_proj"),
+            *_conv(f"{ours}.ffn.up", f"{theirs}.mlp.c_fc"),
+            *_conv(f"{ours}.ffn.down", f"{theirs}.mlp.c_proj"),
         ]
     return table
 
@@ -89,9 +89,9 @@ def _conv(ours: str, theirs: str) -> list[p.Pair]:
     return [p.turned(f"{ours}.weight", f"{theirs}.weight"), p.same(f"{ours}.bias", f"{theirs}.bias")]
 
 
-def to_regard(state: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
+def to_regard(state: Mapping[str, Tensor], config: GPTConfig) -> dict[str, Tensor]:
     return p.to_regard(state, pairs(config))
 
 
-def to_hf(state: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
+def to_hf(state: Mapping[str, Tensor], config: GPTConfig) -> dict[str, Tensor]:
     return p.to_hf(state, pairs(config))

@@ -12,20 +12,20 @@ from torch import Tensor
 
 from regard.hub import hf_config
 from regard.hub import tensor_map as p
-from regard.models.marian import Config, Marian
+from regard.models.marian import MarianConfig, Marian
 
 MODEL = Marian
 PREFIX = "model."
 
 
-def read_config(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Config:
+def read_config(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> MarianConfig:
     hf_config.only(
         config, "share_encoder_decoder_embeddings", True, "regard's Marian has one vocabulary for both sides"
     )
     heads, hidden = hf_config.need(config, "encoder_attention_heads"), hf_config.need(config, "encoder_ffn_dim")
     hf_config.only(config, "decoder_attention_heads", heads, "regard's Marian has the same heads on both sides")
     hf_config.only(config, "decoder_ffn_dim", hidden, "regard's Marian has the same widths on both sides")
-    return Config(
+    return MarianConfig(
         vocab=hf_config.need(config, "vocab_size"),
         dim=hf_config.need(config, "d_model"),
         hidden=hidden,
@@ -38,7 +38,7 @@ def read_config(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Confi
     )
 
 
-def ties(config: Config) -> dict[str, str]:
+def ties(config: MarianConfig) -> dict[str, str]:
     """Names that may stand in a file for a tensor that has another name."""
     return {
         "lm_head.weight": "model.shared.weight",
@@ -75,7 +75,7 @@ def write_config(model: Marian) -> dict[str, Any]:
     }
 
 
-def pairs(config: Config) -> list[p.Pair]:
+def pairs(config: MarianConfig) -> list[p.Pair]:
     table = [
         p.same("embed.weight", "model.shared.weight"),
         p.Pair("bias", ("final_logits_bias",), lambda parts: parts[0][0], lambda whole: [whole[None]]),
@@ -85,14 +85,14 @@ def pairs(config: Config) -> list[p.Pair]:
             ours, theirs = f"{side}.{i}", f"model.{side}.layers.{i}"
             table += [
                 *_attention(f"{ours}.attention", f"{theirs}.self_attn"),
-                *p.linear(f"{ours}.around_attention.norm", f"{theirs}.self_attn_layer_norm"),
-                *p.linear(f"{ours}.feed.up", f"{theirs}.fc1"),
-                *p.linear(f"{ours}.feed.down", f"{theirs}.fc2"),
-                *p.linear(f"{ours}.around_feed.norm", f"{theirs}.final_layer_norm"),
+                *p.linear(f"{ours}.attention_residual.norm", f"{theirs}.self_attn_layer_norm"),
+                *p.linear(f"{ours}.ffn.up", f"{theirs}.fc1"),
+                *p.linear(f"{ours}.ffn.down", f"{theirs}.fc2"),
+                *p.linear(f"{ours}.ffn_residual.norm", f"{theirs}.final_layer_norm"),
             ]
             if side == "decoder":
-                table += _attention(f"{ours}.source", f"{theirs}.encoder_attn")
-                table += p.linear(f"{ours}.around_source.norm", f"{theirs}.encoder_attn_layer_norm")
+                table += _attention(f"{ours}.cross_attention", f"{theirs}.encoder_attn")
+                table += p.linear(f"{ours}.cross_attention_residual.norm", f"{theirs}.encoder_attn_layer_norm")
     return table
 
 
@@ -101,9 +101,9 @@ def _attention(ours: str, theirs: str) -> list[p.Pair]:
     return [*p.stacked_linear(f"{ours}.mechanism.qkv", parts), *p.linear(f"{ours}.out", f"{theirs}.out_proj")]
 
 
-def to_regard(state: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
+def to_regard(state: Mapping[str, Tensor], config: MarianConfig) -> dict[str, Tensor]:
     return p.to_regard(state, pairs(config))
 
 
-def to_hf(state: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
+def to_hf(state: Mapping[str, Tensor], config: MarianConfig) -> dict[str, Tensor]:
     return p.to_hf(state, pairs(config))

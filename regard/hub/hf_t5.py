@@ -17,21 +17,21 @@ from torch import Tensor
 from regard.errors import UserError
 from regard.hub import hf_config
 from regard.hub import tensor_map as p
-from regard.models.t5 import T5, Config
+from regard.models.t5 import T5, T5Config
 
 MODEL = T5
 PREFIX = ""
 FEEDS = {"relu": False, "gated-gelu": True}
 
 
-def read_config(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Config:
+def read_config(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> T5Config:
     hf_config.only(config, "relative_attention_num_buckets", 32, "regard's T5 has the paper's positions")
     hf_config.only(config, "relative_attention_max_distance", 128, "regard's T5 has the paper's positions")
     hf_config.only(config, "layer_norm_epsilon", 1e-6, "regard's T5 has the paper's norm")
     feed = config.get("feed_forward_proj", "relu")
     if not isinstance(feed, str) or feed not in FEEDS:
         raise UserError(f"config.json gives feed_forward_proj = {feed!r}; known are {', '.join(FEEDS)}")
-    return Config(
+    return T5Config(
         vocab=hf_config.need(config, "vocab_size"),
         dim=hf_config.need(config, "d_model"),
         hidden=hf_config.need(config, "d_ff"),
@@ -60,7 +60,7 @@ def _tied(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> bool:
     return bool(divided)
 
 
-def ties(config: Config) -> dict[str, str]:
+def ties(config: T5Config) -> dict[str, str]:
     """Names that may stand in a file for a tensor that has another name."""
     table = {f"{side}.embed_tokens.weight": "shared.weight" for side in ("encoder", "decoder")}
     return {**table, "lm_head.weight": "shared.weight"} if config.tied else table
@@ -92,7 +92,7 @@ def write_config(model: T5) -> dict[str, Any]:
     }
 
 
-def pairs(config: Config) -> list[p.Pair]:
+def pairs(config: T5Config) -> list[p.Pair]:
     table = [p.same("embed.weight", "shared.weight")]
     if not config.tied:
         table.append(p.same("out.weight", "lm_head.weight"))
@@ -105,23 +105,23 @@ def pairs(config: Config) -> list[p.Pair]:
     return table
 
 
-def _block(side: str, i: int, config: Config) -> list[p.Pair]:
+def _block(side: str, i: int, config: T5Config) -> list[p.Pair]:
     ours, theirs = f"{side}.{i}", f"{side}.block.{i}.layer"
     feed, last = ("DenseReluDense", 2 if side == "decoder" else 1)
     names = {"gate": "wi_0", "up": "wi_1", "down": "wo"} if config.gated else {"up": "wi", "down": "wo"}
     table = [
         *_attention(f"{ours}.attention", f"{theirs}.0.SelfAttention", config),
-        p.same(f"{ours}.around_attention.norm.weight", f"{theirs}.0.layer_norm.weight"),
-        *(p.same(f"{ours}.feed.{a}.weight", f"{theirs}.{last}.{feed}.{b}.weight") for a, b in names.items()),
-        p.same(f"{ours}.around_feed.norm.weight", f"{theirs}.{last}.layer_norm.weight"),
+        p.same(f"{ours}.attention_residual.norm.weight", f"{theirs}.0.layer_norm.weight"),
+        *(p.same(f"{ours}.ffn.{a}.weight", f"{theirs}.{last}.{feed}.{b}.weight") for a, b in names.items()),
+        p.same(f"{ours}.ffn_residual.norm.weight", f"{theirs}.{last}.layer_norm.weight"),
     ]
     if side == "decoder":
-        table += _attention(f"{ours}.source", f"{theirs}.1.EncDecAttention", config)
-        table.append(p.same(f"{ours}.around_source.norm.weight", f"{theirs}.1.layer_norm.weight"))
+        table += _attention(f"{ours}.cross_attention", f"{theirs}.1.EncDecAttention", config)
+        table.append(p.same(f"{ours}.cross_attention_residual.norm.weight", f"{theirs}.1.layer_norm.weight"))
     return table
 
 
-def _attention(ours: str, theirs: str, config: Config) -> list[p.Pair]:
+def _attention(ours: str, theirs: str, config: T5Config) -> list[p.Pair]:
     root = config.key_width**0.5
 
     def join(parts: list[Tensor]) -> Tensor:
@@ -138,11 +138,11 @@ def _attention(ours: str, theirs: str, config: Config) -> list[p.Pair]:
     ]
 
 
-def to_regard(state: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
+def to_regard(state: Mapping[str, Tensor], config: T5Config) -> dict[str, Tensor]:
     if not config.tied and "shared.weight" in state:  # a head that is not in the file is equal to the embeddings
         state = {"lm_head.weight": state["shared.weight"].clone(), **state}
     return p.to_regard(state, pairs(config))
 
 
-def to_hf(state: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
+def to_hf(state: Mapping[str, Tensor], config: T5Config) -> dict[str, Tensor]:
     return p.to_hf(state, pairs(config))

@@ -86,7 +86,7 @@ def _batch(net: Any, rows: Sequence[tuple[list[int], list[int]]], mask_id: int |
 
 
 def _pairs(model: Imported, files: Sequence[str | Path], rows: int) -> list[Batch]:
-    found = parallel_text.read(list(files), source=None, target=None)
+    found = parallel_text.read_parallel_texts(list(files), source=None, target=None)
     both = list(zip(found.sources, found.targets, strict=True))[:rows]
     read = [(model.reader.read(a, model.most)[0], model.target_ids(b)) for a, b in both]
     parts = [read[i : i + AT_ONCE] for i in range(0, len(read), AT_ONCE)]

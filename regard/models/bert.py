@@ -22,17 +22,17 @@ from torch import Tensor, nn
 
 from regard.attention import positions
 from regard.attention.masks import Mask
-from regard.layers import EncoderBlock, FeedForward, MultiHead, PostNorm
+from regard.layers import EncoderBlock, FeedForward, MultiHeadAttention, PostNorm
 from regard.layers.activations import activation
 from regard.layers.dropout import Dropout
-from regard.layers.typed_module_list import Stack
+from regard.layers.typed_module_list import TypedModuleList
 from regard.models.classifier_output import pick
 
 EPS = 1e-12
 
 
 @dataclass(frozen=True)
-class Config:
+class BERTConfig:
     """Sizes that a CPU trains; `BASE` is the paper's."""
 
     vocab: int = 30_522
@@ -50,18 +50,20 @@ class Config:
         return BERT(replace(self, vocab=vocab))
 
 
-BASE = Config(dim=768, hidden=3072, layers=12, heads=12)
+BASE = BERTConfig(dim=768, hidden=3072, layers=12, heads=12)
 
 
 class BERT(nn.Module):
-    def __init__(self, config: Config):
+    config_class = BERTConfig
+
+    def __init__(self, config: BERTConfig):
         super().__init__()
         self.config = c = config
         self.embed = nn.Embedding(c.vocab, c.dim)
         self.positions = positions.build(c.positions, c.dim, c.heads)
         self.segments = nn.Embedding(c.segments, c.dim)
         self.norm, self.dropout = nn.LayerNorm(c.dim, EPS), Dropout(c.dropout)
-        self.layers = Stack[EncoderBlock](self._block() for _ in range(c.layers))
+        self.layers = TypedModuleList[EncoderBlock](self._block() for _ in range(c.layers))
         self.pooler = nn.Linear(c.dim, c.dim)
         self.word, self.word_norm = nn.Linear(c.dim, c.dim), nn.LayerNorm(c.dim, EPS)
         self.word_bias = nn.Parameter(torch.zeros(c.vocab))
@@ -103,7 +105,7 @@ class BERT(nn.Module):
     def _block(self) -> EncoderBlock:
         c = self.config
         inside = self.positions if self.positions.inside else None
-        attention = MultiHead(c.dim, c.heads, c.mechanism, positions=inside)
+        attention = MultiHeadAttention(c.dim, c.heads, c.mechanism, positions=inside)
         feed = FeedForward(c.dim, c.hidden, activation=activation(c.activation))
         norm = partial(nn.LayerNorm, eps=EPS)
         return EncoderBlock(attention, feed, residual=PostNorm, dropout=c.dropout, norm=norm)

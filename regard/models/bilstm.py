@@ -13,15 +13,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.attention.token_positions import Places
+from regard.attention.token_positions import QueryKeyPositions
 from regard.config import specs
-from regard.layers import Pool, TwoWay
+from regard.layers import AttentionPooling, BidirectionalRNN
 from regard.layers.dropout import Dropout
-from regard.models.classifier_output import Classified
+from regard.models.classifier_output import ClassifierOutput
 
 
 @dataclass(frozen=True)
-class Config:
+class BiLSTMConfig:
     embed: int = 100
     hidden: int = 100
     layers: int = 1
@@ -51,25 +51,27 @@ class ByAttention(nn.Module):
 
     def __init__(self, hidden: int):
         super().__init__()
-        self.words = Pool(2 * hidden)
+        self.words = AttentionPooling(2 * hidden)
 
     def forward(self, h: Tensor, mask: Tensor) -> Tensor:
-        return self.words(h, mask, Places(range(1), range(h.shape[1]), "document", "tokens"))[0][:, 0]
+        return self.words(h, mask, QueryKeyPositions(range(1), range(h.shape[1]), "document", "tokens"))[0][:, 0]
 
 
 POOLS: dict[str, type[Last] | type[ByAttention]] = {"last": Last, "attention": ByAttention}
 
 
 class BiLSTM(nn.Module):
+    config_class = BiLSTMConfig
+
     def __init__(self, vocab: int, classes: int, embed: int, hidden: int, layers: int, pool: nn.Module, dropout: float):
         super().__init__()
         self.embedding = nn.Embedding(vocab, embed, padding_idx=0)
         nn.init.normal_(self.embedding.weight, std=0.1)
-        self.read, self.pool = TwoWay(embed, hidden, "lstm", layers), pool
+        self.read, self.pool = BidirectionalRNN(embed, hidden, "lstm", layers), pool
         self.dropout = Dropout(dropout)
         self.head = nn.Linear(2 * hidden, classes)
 
-    def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor | None = None) -> Classified:
+    def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor | None = None) -> ClassifierOutput:
         """ids and mask (b, n); sentences are not used."""
         h = self.read(self.dropout(self.embedding(ids)), mask.sum(1))
-        return Classified(self.head(self.dropout(self.pool(h, mask))))
+        return ClassifierOutput(self.head(self.dropout(self.pool(h, mask))))

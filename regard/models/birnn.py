@@ -9,7 +9,7 @@ What is said of w_t never looks at w_t: the forward net has not read it yet and 
 separate stacks, since stacked bidirectional layers would leak it: their second layer has read both sides. Before the
 first word and after the last a net stands at `start` (one learned state a side).
 
-With `spelling` rows e knows the letters of a word as well (`regard.layers.subword_embedding`): rare words learn from others that
+With `subword_buckets` rows e knows the letters of a word as well (`regard.layers.subword_embedding`): rare words learn from others that
 are written alike.
 """
 
@@ -22,47 +22,49 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.config.validation import positive
-from regard.layers import TwoWay
+from regard.config.validation import check_positive
+from regard.layers import BidirectionalRNN
 from regard.layers.dropout import Dropout
-from regard.layers.subword_embedding import Spelling, spelt
+from regard.layers.subword_embedding import SubwordEmbedding, spelt
 from regard.models.classifier_output import pick
 
 
 @dataclass(frozen=True)
-class Config:
+class BiRNNConfig:
     dim: int = 256
     hidden: int = 256
     layers: int = 1
     cell: str = "lstm"
     dropout: float = 0.1
-    spelling: int = 0
+    subword_buckets: int = 0
 
     def build(self, vocab: int) -> BiRNN:
-        positive("birnn", dim=self.dim, hidden=self.hidden, layers=self.layers)
+        check_positive("birnn", dim=self.dim, hidden=self.hidden, layers=self.layers)
         return BiRNN(vocab, self)
 
 
 class BiRNN(nn.Module):
-    def __init__(self, vocab: int, config: Config):
+    config_class = BiRNNConfig
+
+    def __init__(self, vocab: int, config: BiRNNConfig):
         super().__init__()
         self.config = c = config
         self.embed = nn.Embedding(vocab, c.dim)
-        self.spelling = Spelling(vocab, c.spelling, c.dim) if c.spelling else None
-        self.read = TwoWay(c.dim, c.hidden, c.cell, c.layers, c.dropout)
+        self.subwords = SubwordEmbedding(vocab, c.subword_buckets, c.dim) if c.subword_buckets else None
+        self.read = BidirectionalRNN(c.dim, c.hidden, c.cell, c.layers, c.dropout)
         self.start = nn.Parameter(torch.zeros(2, c.hidden))
         self.before, self.after = nn.Linear(c.hidden, c.dim), nn.Linear(c.hidden, c.dim, bias=False)
         self.bias = nn.Parameter(torch.zeros(vocab))
         self.dropout = Dropout(c.dropout)
         nn.init.normal_(self.embed.weight, std=0.02 if c.dim > 64 else 0.1)
 
-    def spell(self, words: Sequence[str]) -> None:
-        if self.spelling is not None:
-            self.spelling.spell(words)
+    def set_vocabulary(self, words: Sequence[str]) -> None:
+        if self.subwords is not None:
+            self.subwords.spell(words)
 
     def look_up(self, ids: Tensor) -> Tensor:
         """e of each word, ids (...) to (..., dim)."""
-        return self.embed(ids) if self.spelling is None else self.embed(ids) + self.spelling(ids)
+        return self.embed(ids) if self.subwords is None else self.embed(ids) + self.subwords(ids)
 
     def forward(
         self,
@@ -108,6 +110,6 @@ class BiRNN(nn.Module):
 
     def words(self, states: Tensor) -> Tensor:
         every = self.embed.weight
-        if self.spelling is not None:
-            every = every + spelt(self.spelling.pieces.weight, self.spelling.runs)
+        if self.subwords is not None:
+            every = every + spelt(self.subwords.pieces.weight, self.subwords.runs)
         return F.linear(states, every, self.bias)

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.config.validation import positive
+from regard.config.validation import check_positive
 from regard.layers.dropout import Dropout
 from regard.models.classifier_output import pick
 
 
 @dataclass(frozen=True)
-class Config:
+class CausalCNNConfig:
     dim: int = 256
     layers: int = 6
     width: int = 3
@@ -33,7 +33,7 @@ class Config:
     dropout: float = 0.0
 
     def build(self, vocab: int) -> CausalCNN:
-        positive("cnn", dim=self.dim, layers=self.layers, width=self.width, cycle=self.cycle)
+        check_positive("cnn", dim=self.dim, layers=self.layers, width=self.width, cycle=self.cycle)
         return CausalCNN(vocab, self)
 
 
@@ -53,7 +53,9 @@ class Gated(nn.Module):
 
 
 class CausalCNN(nn.Module):
-    def __init__(self, vocab: int, config: Config):
+    config_class = CausalCNNConfig
+
+    def __init__(self, vocab: int, config: CausalCNNConfig):
         super().__init__()
         self.config = c = config
         self.embed = nn.Embedding(vocab, c.dim)

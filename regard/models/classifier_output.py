@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 @dataclass
-class Classified:
+class ClassifierOutput:
     """logits (b, classes), and further terms of the loss: name -> (sum over the batch, weight); where several members
     vote, what each of them says (members, b, classes): these are trained, and `logits` is the vote."""
 

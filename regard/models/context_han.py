@@ -22,17 +22,17 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.masks import Mask
-from regard.attention.scores import Attend, Dense
-from regard.attention.token_positions import Places
-from regard.config.validation import positive
-from regard.layers import Pool, TwoWay
+from regard.attention.scores import Attend, DenseScores
+from regard.attention.token_positions import QueryKeyPositions
+from regard.config.validation import check_positive
+from regard.layers import AttentionPooling, BidirectionalRNN
 from regard.layers.dropout import Dropout
-from regard.models.classifier_output import Classified
+from regard.models.classifier_output import ClassifierOutput
 from regard.models.sentence_groups import Groups, sentence_groups
 
 
 @dataclass(frozen=True)
-class Config:
+class ContextHANConfig:
     embed: int = 100
     hidden: int = 50
     attention: int = 100
@@ -40,23 +40,25 @@ class Config:
     spread: float = 0.1  # of the embeddings at the start
 
     def build(self, vocab: int, classes: int) -> ContextHAN:
-        positive("context-han", embed=self.embed, hidden=self.hidden, attention=self.attention)
+        check_positive("context-han", embed=self.embed, hidden=self.hidden, attention=self.attention)
         return ContextHAN(vocab, classes, self)
 
 
 class ContextHAN(nn.Module):
-    def __init__(self, vocab: int, classes: int, config: Config):
+    config_class = ContextHANConfig
+
+    def __init__(self, vocab: int, classes: int, config: ContextHANConfig):
         super().__init__()
         embed, hidden, attention, dropout = config.embed, config.hidden, config.attention, config.dropout
         self.embedding = nn.Embedding(vocab, embed, padding_idx=0)
         nn.init.normal_(self.embedding.weight, std=config.spread)
-        self.read_words = TwoWay(embed, hidden)
+        self.read_words = BidirectionalRNN(embed, hidden)
         self.onward, self.back = ContextPool(2 * hidden, attention), ContextPool(2 * hidden, attention)
-        self.read_sentences, self.sentences = TwoWay(4 * hidden, hidden), Pool(2 * hidden, attention)
+        self.read_sentences, self.sentences = BidirectionalRNN(4 * hidden, hidden), AttentionPooling(2 * hidden, attention)
         self.dropout = Dropout(dropout)
         self.head = nn.Linear(2 * hidden, classes)
 
-    def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor) -> Classified:
+    def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor) -> ClassifierOutput:
         """ids, mask and the number of each token's sentence in its document, each (b, n)."""
         groups = sentence_groups(mask, sentences)
         words = [self.head.weight.new_zeros(0, self.head.in_features)]
@@ -67,8 +69,8 @@ class ContextHAN(nn.Module):
         vectors = torch.cat((self.onward(h, steps), self.back(h, steps[::-1]).flip(1)), -1)
         h = self.read_sentences(self.dropout(vectors), groups.counts)
         real = torch.arange(groups.most, device=ids.device) < groups.counts[:, None]
-        document, _ = self.sentences(h, real, Places(range(1), range(groups.most), "document", "sentences"))
-        return Classified(self.head(self.dropout(document[:, 0])))
+        document, _ = self.sentences(h, real, QueryKeyPositions(range(1), range(groups.most), "document", "sentences"))
+        return ClassifierOutput(self.head(self.dropout(document[:, 0])))
 
 
 class ContextPool(nn.Module):
@@ -94,8 +96,8 @@ class ContextPool(nn.Module):
             own = torch.sigmoid(gate + self.gate_context(c))  # λ, (b, w, hidden)
             mixed = own * word + (1 - own) * (c @ self.context.weight.T) + self.context.bias
             logits = self.score(torch.tanh(mixed)).transpose(1, 2)[:, None]  # (b, 1, 1, w)
-            places = Places(range(step.number, step.number + 1), step.at, "sentences", "tokens")
-            read.append(self.attend(Dense(logits, places), value[:, None], Mask(keys=step.mask))[:, 0, 0])
+            places = QueryKeyPositions(range(step.number, step.number + 1), step.at, "sentences", "tokens")
+            read.append(self.attend(DenseScores(logits, places), value[:, None], Mask(key_mask=step.mask))[:, 0, 0])
             total, count = total + read[-1], count + step.mask.any(1, keepdim=True)
         return torch.stack(read, 1)
 

@@ -15,27 +15,27 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.models.classifier_output import Classified
-from regard.models.data_hooks import Sees
+from regard.models.classifier_output import ClassifierOutput
+from regard.models.data_hooks import UsesTrainingData
 
 
-class Committee(nn.Module):
+class Ensemble(nn.Module):
     """Members that name classes; their names at recorded places start with `members.0`, `members.1`, ..."""
 
     def __init__(self, members: Sequence[nn.Module]):
         super().__init__()
         self.members = nn.ModuleList(members)
 
-    def see(self, ids: np.ndarray, starts: np.ndarray, labels: np.ndarray) -> None:
+    def fit_training_data(self, ids: np.ndarray, starts: np.ndarray, labels: np.ndarray) -> None:
         for member in self.members:
-            if isinstance(member, Sees):
-                member.see(ids, starts, labels)
+            if isinstance(member, UsesTrainingData):
+                member.fit_training_data(ids, starts, labels)
 
-    def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor) -> Classified:
-        said: list[Classified] = [member(ids, mask, sentences) for member in self.members]
+    def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor) -> ClassifierOutput:
+        said: list[ClassifierOutput] = [member(ids, mask, sentences) for member in self.members]
         each = torch.stack([one.logits for one in said])
         terms = {
             name: (torch.stack([one.terms[name][0] for one in said]).mean(0), weight)
             for name, (_, weight) in said[0].terms.items()
         }
-        return Classified(each.mean(0), terms, each)
+        return ClassifierOutput(each.mean(0), terms, each)

@@ -18,18 +18,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import positions
-from regard.attention.kv_cache import Memory, after
+from regard.attention.kv_cache import KVCache, next_position_ids
 from regard.attention.masks import Mask
-from regard.attention.token_positions import At
-from regard.layers import EncoderBlock, FeedForward, MultiHead, PreNorm
+from regard.attention.token_positions import PositionIds
+from regard.layers import EncoderBlock, FeedForward, MultiHeadAttention, PreNorm
 from regard.layers.activations import activation
 from regard.layers.dropout import Dropout
-from regard.layers.typed_module_list import Stack
+from regard.layers.typed_module_list import TypedModuleList
 from regard.models.classifier_output import pick
 
 
 @dataclass(frozen=True)
-class Config:
+class GPTConfig:
     """Sizes that a CPU trains; `GPT2` is the paper's small one. `hidden` is 4 · dim where it is not given."""
 
     vocab: int = 50_257
@@ -47,20 +47,22 @@ class Config:
         return GPT(replace(self, vocab=vocab))
 
 
-GPT2 = Config(dim=768, layers=12, heads=12, activation="gelu-tanh", dropout=0.1)
+GPT2 = GPTConfig(dim=768, layers=12, heads=12, activation="gelu-tanh", dropout=0.1)
 
 
 class GPT(nn.Module):
+    config_class = GPTConfig
+
     reach = 0
     """How many words back the embedding of a word looks."""
 
-    def __init__(self, config: Config):
+    def __init__(self, config: GPTConfig):
         super().__init__()
         self.config = c = config
         self.embed = nn.Embedding(c.vocab, c.dim)
         self.positions = positions.build(c.positions, c.dim, c.heads)
         self.dropout = Dropout(c.dropout)
-        self.layers = Stack[EncoderBlock](self._block() for _ in range(c.layers))
+        self.layers = TypedModuleList[EncoderBlock](self._block() for _ in range(c.layers))
         self.norm = nn.LayerNorm(c.dim, bias=c.bias)
         self._start()
 
@@ -69,19 +71,19 @@ class GPT(nn.Module):
         ids: Tensor,
         *,
         mask: Mask | Tensor | None = None,
-        at: At | None = None,
+        position_ids: PositionIds | None = None,
         places: Tensor | None = None,
     ) -> Tensor:
         """ids (b, n) to logits of the next word (b, n, vocab), or (k, vocab) of some places only, counted through all
         rows. mask (b, n): True for what is real."""
-        return self.head(pick(self.states(ids, mask=mask, at=at), places))
+        return self.head(pick(self.states(ids, mask=mask, position_ids=position_ids), places))
 
-    def states(self, ids: Tensor, *, mask: Mask | Tensor | None = None, at: At | None = None) -> Tensor:
+    def states(self, ids: Tensor, *, mask: Mask | Tensor | None = None, position_ids: PositionIds | None = None) -> Tensor:
         """What is known at each place of all up to it, (b, n, dim)."""
-        at = range(ids.shape[1]) if at is None else at
-        x = self.dropout(self.positions.embed(self.words(ids), at))
+        position_ids = range(ids.shape[1]) if position_ids is None else position_ids
+        x = self.dropout(self.positions.embed(self.words(ids), position_ids))
         for layer in self.layers:
-            x = layer(x, mask=mask, causal=True, at=at)
+            x = layer(x, mask=mask, causal=True, position_ids=position_ids)
         return self.norm(x)
 
     def words(self, ids: Tensor, before: Tensor | None = None) -> Tensor:
@@ -94,42 +96,42 @@ class GPT(nn.Module):
     def step(
         self,
         ids: Tensor,
-        past: list[Memory] | None = None,
+        past: list[KVCache] | None = None,
         *,
         mask: Mask | Tensor | None = None,
-        at: At | None = None,
-    ) -> tuple[Tensor, list[Memory]]:
+        position_ids: PositionIds | None = None,
+    ) -> tuple[Tensor, list[KVCache]]:
         """Logits after the new words (b, new), and the memories to go on from: one for each layer, and last the words
         themselves where `reach` asks for them. mask (b, new): True for what is real of the new words."""
-        states, kept = self.read_on(ids, past, mask=mask, at=at)
+        states, kept = self.read_on(ids, past, mask=mask, position_ids=position_ids)
         return self.head(states), kept
 
     def read_on(
         self,
         ids: Tensor,
-        past: list[Memory] | None = None,
+        past: list[KVCache] | None = None,
         *,
         mask: Mask | Tensor | None = None,
-        at: At | None = None,
-    ) -> tuple[Tensor, list[Memory]]:
+        position_ids: PositionIds | None = None,
+    ) -> tuple[Tensor, list[KVCache]]:
         """`step` without the head, for whoever wants few of the logits: what is known at each new place."""
-        at = after(past[0] if past else None, ids.shape[1]) if at is None else at
+        position_ids = next_position_ids(past[0] if past else None, ids.shape[1]) if position_ids is None else position_ids
         before = past[-1].keys[:, 0, :, 0] if self.reach and past else None
-        x = self.positions.embed(self.words(ids, before), at)
-        kept: list[Memory] = []
+        x = self.positions.embed(self.words(ids, before), position_ids)
+        kept: list[KVCache] = []
         for i, layer in enumerate(self.layers):
-            x, memory = layer.step(x, past[i] if past else None, mask=mask, at=at)
+            x, memory = layer.step(x, past[i] if past else None, mask=mask, position_ids=position_ids)
             kept.append(memory)
         if self.reach:
             read = ids if before is None else torch.cat((before, ids), 1)
             last = read[:, None, -self.reach :, None]
-            kept.append(Memory(last, last, range(last.shape[2])))
+            kept.append(KVCache(last, last, range(last.shape[2])))
         return self.norm(x), kept
 
     def _block(self) -> EncoderBlock:
         c = self.config
         inside = self.positions if self.positions.inside else None
-        attention = MultiHead(c.dim, c.heads, c.mechanism, positions=inside, bias=c.bias)
+        attention = MultiHeadAttention(c.dim, c.heads, c.mechanism, positions=inside, bias=c.bias)
         feed = FeedForward(c.dim, c.hidden or 4 * c.dim, activation=activation(c.activation), bias=c.bias)
         return EncoderBlock(attention, feed, residual=PreNorm, dropout=c.dropout, norm=self._norm)
 
@@ -143,7 +145,7 @@ class GPT(nn.Module):
         for block in self.layers:
             for name, linear in block.named_modules():
                 if isinstance(linear, nn.Linear) and ".mechanism." not in f".{name}":
-                    added = name in ("attention.out", "feed.down")
+                    added = name in ("attention.out", "ffn.down")
                     nn.init.normal_(linear.weight, std=0.02 / (2 * len(self.layers)) ** 0.5 if added else 0.02)
                     if linear.bias is not None:
                         nn.init.zeros_(linear.bias)

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from regard.attention.token_positions import Grid, Places
-from regard.config.validation import positive
-from regard.layers import Pool
-from regard.models.classifier_output import Classified
-from regard.models.image_encoder import Sight
+from regard.attention.token_positions import Grid, QueryKeyPositions
+from regard.config.validation import check_positive
+from regard.layers import AttentionPooling
+from regard.models.classifier_output import ClassifierOutput
+from regard.models.image_encoder import ImageEncoder
 
 
 @dataclass(frozen=True)
-class Config:
+class ImageClassifierConfig:
     """`channels` of each stage of the eye, which halves the picture; `layers` of spatial self-attention after it."""
 
     channels: tuple[int, ...] = (32, 64)
@@ -36,15 +36,17 @@ class Config:
 
     def build(self, classes: int, features: int | None = None) -> ImageClassifier:
         """`features` is the width of features that are given in place of pictures."""
-        positive("attention", dim=self.dim, heads=self.heads, classes=classes)
+        check_positive("attention", dim=self.dim, heads=self.heads, classes=classes)
         return ImageClassifier(classes, self, features)
 
 
 class ImageClassifier(nn.Module):
-    def __init__(self, classes: int, config: Config, features: int | None = None):
+    config_class = ImageClassifierConfig
+
+    def __init__(self, classes: int, config: ImageClassifierConfig, features: int | None = None):
         super().__init__()
         self.config = c = config
-        self.sight = Sight(
+        self.image_encoder = ImageEncoder(
             c.channels,
             c.dim,
             blocks=c.blocks,
@@ -55,12 +57,12 @@ class ImageClassifier(nn.Module):
             dropout=c.dropout,
             features=features,
         )
-        self.pool = Pool(c.dim)
+        self.pool = AttentionPooling(c.dim)
         self.head = nn.Linear(c.dim, classes)
 
-    def forward(self, pictures: Tensor) -> Classified:
+    def forward(self, pictures: Tensor) -> ClassifierOutput:
         """(b, height, width, 3) to logits (b, classes)."""
-        grid = self.sight(pictures)
-        places = Places(range(1), Grid(*grid.shape[1:3]), rows="hops", columns="grid")
-        read, _ = self.pool(grid.flatten(1, 2), places=places)
-        return Classified(self.head(read[:, 0]))
+        grid = self.image_encoder(pictures)
+        places = QueryKeyPositions(range(1), Grid(*grid.shape[1:3]), query_axis="hops", key_axis="grid")
+        read, _ = self.pool(grid.flatten(1, 2), qk_positions=places)
+        return ClassifierOutput(self.head(read[:, 0]))

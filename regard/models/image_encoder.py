@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from regard.attention import positions as places
 from regard.attention.token_positions import Grid
 from regard.errors import UserError
-from regard.layers import EncoderBlock, FeedForward, MultiHead, PreNorm
-from regard.layers.conv_backbone import Eye
+from regard.layers import EncoderBlock, FeedForward, MultiHeadAttention, PreNorm
+from regard.layers.conv_backbone import ConvBackbone
 from regard.layers.dropout import Dropout
-from regard.layers.feature_projection import Given
-from regard.layers.typed_module_list import Stack
+from regard.layers.feature_projection import FeatureProjection
+from regard.layers.typed_module_list import TypedModuleList
 
 
-class Sight(nn.Module):
+class ImageEncoder(nn.Module):
     def __init__(
         self,
         channels: Sequence[int],
@@ -38,7 +38,7 @@ class Sight(nn.Module):
         features: int | None = None,
     ):
         super().__init__()
-        self.eye = Eye(channels, dim, blocks=blocks) if features is None else Given(features, dim)
+        self.backbone = ConvBackbone(channels, dim, blocks=blocks) if features is None else FeatureProjection(features, dim)
         self.positions = places.build(positions, dim, heads)
         inside = self.positions if self.positions.inside else None
         if inside is not None and not layers:
@@ -46,9 +46,9 @@ class Sight(nn.Module):
                 f"positions {positions!r} act inside spatial self-attention, of which there is none (layers = 0); take "
                 "axial, or layers of 1 or more"
             )
-        self.layers = Stack[EncoderBlock](
+        self.layers = TypedModuleList[EncoderBlock](
             EncoderBlock(
-                MultiHead(dim, heads, mechanism, positions=inside),
+                MultiHeadAttention(dim, heads, mechanism, positions=inside),
                 FeedForward(dim, 2 * dim),
                 residual=PreNorm,
                 dropout=dropout,
@@ -60,9 +60,9 @@ class Sight(nn.Module):
 
     def forward(self, pictures: Tensor) -> Tensor:
         """(b, height, width, 3), or features (b, rows, columns, width), to (b, rows, columns, dim)."""
-        seen = self.eye(pictures)
+        seen = self.backbone(pictures)
         grid = Grid(*seen.shape[1:3])
         x = self.positions.embed(seen.flatten(1, 2), grid)
         for layer in self.layers:
-            x = layer(x, at=grid)
+            x = layer(x, position_ids=grid)
         return self.dropout(self.norm(x)).unflatten(1, seen.shape[1:3])

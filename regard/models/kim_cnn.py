@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 from regard.errors import UserError
 from regard.layers.dropout import Dropout
-from regard.models.classifier_output import Classified
+from regard.models.classifier_output import ClassifierOutput
 
 
 @dataclass(frozen=True)
-class Config:
+class KimCNNConfig:
     embed: int = 128
     maps: int = 100
     widths: str = "3,4,5"
@@ -38,6 +38,8 @@ class Config:
 
 
 class KimCNN(nn.Module):
+    config_class = KimCNNConfig
+
     def __init__(self, vocab: int, classes: int, embed: int, maps: int, widths: list[int], dropout: float):
         super().__init__()
         self.embedding = nn.Embedding(vocab, embed, padding_idx=0)
@@ -46,7 +48,7 @@ class KimCNN(nn.Module):
         self.dropout = Dropout(dropout)
         self.head = nn.Linear(len(widths) * maps, classes)
 
-    def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor | None = None) -> Classified:
+    def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor | None = None) -> ClassifierOutput:
         """ids and mask (b, n); sentences are not used."""
         x = (self.embedding(ids) * mask[..., None]).transpose(1, 2)  # (b, embed, n)
         lengths = mask.sum(1, keepdim=True)
@@ -57,4 +59,4 @@ class KimCNN(nn.Module):
             over = c.shape[2] - x.shape[2]
             real = torch.arange(c.shape[2], device=ids.device) < lengths + over
             greatest.append((c * real[:, None]).amax(2))
-        return Classified(self.head(self.dropout(torch.cat(greatest, 1))))
+        return ClassifierOutput(self.head(self.dropout(torch.cat(greatest, 1))))

@@ -20,7 +20,7 @@ WORD = rf"(?u)[{SPACELESS}]|[^\W{SPACELESS}]+"
 """A word; in scripts without spaces, a character."""
 
 
-class Fitted(Protocol):
+class FittedModel(Protocol):
     """A model that has seen its texts. weight: (classes, terms)."""
 
     weight: np.ndarray
@@ -37,17 +37,17 @@ class Fitted(Protocol):
 
 
 @runtime_checkable
-class Fits(Protocol):
+class FittableConfig(Protocol):
     """The Config of such a model, which has these two instead of `build`."""
 
     def fit(
         self, texts: list[str], labels: np.ndarray, classes: int, seed: int, weights: np.ndarray | None = None
-    ) -> Fitted:
+    ) -> FittedModel:
         """labels: class numbers (n,), or memberships (n, classes) where a text may have several; weights (classes,):
         how much a text of a class weighs, or that has a label."""
         ...
 
-    def load(self, folder: Path) -> Fitted: ...
+    def load(self, folder: Path) -> FittedModel: ...
 
 
 def counted(make: Callable[..., CountVectorizer], texts: list[str], least: int) -> tuple[Any, Any]:

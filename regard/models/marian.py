@@ -19,19 +19,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention.kv_cache import Memory, after
+from regard.attention.kv_cache import KVCache, next_position_ids
 from regard.attention.masks import Mask
 from regard.attention.positions.sinusoidal_halves import SinusoidalHalves
-from regard.attention.token_positions import At
-from regard.layers import DecoderBlock, EncoderBlock, FeedForward, MultiHead, PostNorm
+from regard.attention.token_positions import PositionIds
+from regard.layers import DecoderBlock, EncoderBlock, FeedForward, MultiHeadAttention, PostNorm
 from regard.layers.activations import activation
 from regard.layers.dropout import Dropout
-from regard.layers.transformer_blocks import step_through
-from regard.layers.typed_module_list import Stack
+from regard.layers.transformer_blocks import decoder_step
+from regard.layers.typed_module_list import TypedModuleList
 
 
 @dataclass(frozen=True)
-class Config:
+class MarianConfig:
     """The sizes of OPUS-MT's models. `decoder_layers` is as many as `layers` where it is not given."""
 
     vocab: int = 58_101
@@ -46,7 +46,9 @@ class Config:
 
 
 class Marian(nn.Module):
-    def __init__(self, config: Config):
+    config_class = MarianConfig
+
+    def __init__(self, config: MarianConfig):
         super().__init__()
         self.config = c = config
         self.scale = c.dim**0.5 if c.scaled else 1.0
@@ -54,8 +56,8 @@ class Marian(nn.Module):
         self.bias = nn.Parameter(torch.zeros(c.vocab))
         self.positions = SinusoidalHalves(c.dim, c.heads)
         self.dropout = Dropout(c.dropout)
-        self.encoder = Stack[EncoderBlock](self._encoder_block() for _ in range(c.layers))
-        self.decoder = Stack[DecoderBlock](self._decoder_block() for _ in range(c.decoder_layers or c.layers))
+        self.encoder = TypedModuleList[EncoderBlock](self._encoder_block() for _ in range(c.layers))
+        self.decoder = TypedModuleList[DecoderBlock](self._decoder_block() for _ in range(c.decoder_layers or c.layers))
         self._start()
 
     def forward(
@@ -73,31 +75,31 @@ class Marian(nn.Module):
             x = layer(x, mask=mask)
         return x
 
-    def read(self, states: Tensor, *, mask: Tensor | None = None) -> list[Memory]:
+    def read(self, states: Tensor, *, mask: Tensor | None = None) -> list[KVCache]:
         """The source as each decoder layer regards it: read once, for all steps."""
-        return [layer.source.remember(states, mask=mask) for layer in self.decoder]
+        return [layer.cross_attention.project_kv(states, mask=mask) for layer in self.decoder]
 
-    def decode(self, ids: Tensor, source: list[Memory], *, mask: Mask | Tensor | None = None) -> Tensor:
+    def decode(self, ids: Tensor, source: list[KVCache], *, mask: Mask | Tensor | None = None) -> Tensor:
         """All target places at once, (b, n) to (b, n, vocab)."""
         x = self._embed(ids, range(ids.shape[1]))
         for layer, memory in zip(self.decoder, source, strict=True):
             x = layer(x, memory, mask=mask)
         return self.head(x)
 
-    def step(self, ids: Tensor, past: list[Memory] | None, source: list[Memory]) -> tuple[Tensor, list[Memory]]:
+    def step(self, ids: Tensor, past: list[KVCache] | None, source: list[KVCache]) -> tuple[Tensor, list[KVCache]]:
         """The next target words (b, new) to logits, and the memories to go on from, one per layer."""
-        at = after(past[0] if past else None, ids.shape[1])
-        x, kept = step_through(self.decoder, self._embed(ids, at), past, source, at)
+        position_ids = next_position_ids(past[0] if past else None, ids.shape[1])
+        x, kept = decoder_step(self.decoder, self._embed(ids, position_ids), past, source, position_ids)
         return self.head(x), kept
 
     def head(self, states: Tensor) -> Tensor:
         return F.linear(states, self.embed.weight, self.bias)
 
-    def _embed(self, ids: Tensor, at: At) -> Tensor:
-        return self.dropout(self.positions.embed(self.scale * self.embed(ids), at))
+    def _embed(self, ids: Tensor, position_ids: PositionIds) -> Tensor:
+        return self.dropout(self.positions.embed(self.scale * self.embed(ids), position_ids))
 
-    def _attention(self) -> MultiHead:
-        return MultiHead(self.config.dim, self.config.heads)
+    def _attention(self) -> MultiHeadAttention:
+        return MultiHeadAttention(self.config.dim, self.config.heads)
 
     def _feed(self) -> FeedForward:
         return FeedForward(self.config.dim, self.config.hidden, activation=activation(self.config.activation))

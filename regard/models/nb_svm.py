@@ -27,7 +27,7 @@ from regard.models.linear_text_model import SPACELESS, certain, counted, from_fi
 
 
 @dataclass(frozen=True)
-class Config:
+class NBSVMConfig:
     ngrams: int = 3
     min_documents: int = 2
     strength: float = 1.0
@@ -82,6 +82,8 @@ TOKEN = rf"(?u)[{SPACELESS}]|[^\W{SPACELESS}]+|[^\w\s]"
 @dataclass
 class NBSVM:
     """weight (classes, terms) with r in it, bias (classes,)."""
+
+    config_class = NBSVMConfig
 
     vectorizer: CountVectorizer
     weight: np.ndarray

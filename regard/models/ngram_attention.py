@@ -16,17 +16,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.attention.token_positions import Places
-from regard.layers import Pool
-from regard.layers.ngram_log_ratios import NGrams
-from regard.models.classifier_output import Classified
+from regard.attention.token_positions import QueryKeyPositions
+from regard.layers import AttentionPooling
+from regard.layers.ngram_log_ratios import NGramLogRatios
+from regard.models.classifier_output import ClassifierOutput
 
 SCALE = 10.0
 """s: means over a document are small numbers, and would be learnt from slowly."""
 
 
 @dataclass(frozen=True)
-class Config:
+class NGramAttentionConfig:
     """`table` is how many n-grams are known at most, the most frequent first; `ngrams` is the longest one."""
 
     embed: int = 32
@@ -42,27 +42,29 @@ class Config:
 
 
 class NGramAttention(nn.Module):
-    def __init__(self, vocab: int, classes: int, config: Config):
+    config_class = NGramAttentionConfig
+
+    def __init__(self, vocab: int, classes: int, config: NGramAttentionConfig):
         super().__init__()
         c = config
         self.embedding = nn.Embedding(vocab, c.embed, padding_idx=0)
         nn.init.normal_(self.embedding.weight, std=0.1)
-        self.ngrams = NGrams(vocab, classes, table=c.table, most=c.ngrams, folds=c.folds, dropout=c.dropout)
+        self.ngrams = NGramLogRatios(vocab, classes, table=c.table, most=c.ngrams, folds=c.folds, dropout=c.dropout)
         width = c.embed + c.ngrams * classes
         self.dropout = nn.Dropout1d(c.dropout)  # of whole words
-        self.pool = Pool(width, c.attention)
+        self.pool = AttentionPooling(width, c.attention)
         self.head = nn.Linear(width, classes)
         self.trust = nn.Parameter(torch.full((c.ngrams,), c.trust))
         for weight in (self.pool.context.weight, self.head.weight, self.head.bias):
             nn.init.zeros_(weight)
 
-    def see(self, ids: np.ndarray, starts: np.ndarray, labels: np.ndarray) -> None:
+    def fit_training_data(self, ids: np.ndarray, starts: np.ndarray, labels: np.ndarray) -> None:
         self.ngrams.fill(ids, starts, labels)
 
-    def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor | None = None) -> Classified:
+    def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor | None = None) -> ClassifierOutput:
         """ids and mask (b, n); sentences are not used."""
         ratios = self.ngrams(ids, mask)  # (b, n, most, classes)
         x = torch.cat((self.dropout(self.embedding(ids)), ratios.flatten(2)), -1)
-        v = self.pool(x, mask, Places(range(1), range(ids.shape[1]), "document", "tokens"))[0][:, 0]
+        v = self.pool(x, mask, QueryKeyPositions(range(1), range(ids.shape[1]), "document", "tokens"))[0][:, 0]
         r = v[:, -ratios[0, 0].numel() :].unflatten(1, ratios.shape[2:])
-        return Classified(self.head(SCALE * v) + torch.einsum("bkc,k->bc", r, self.trust))
+        return ClassifierOutput(self.head(SCALE * v) + torch.einsum("bkc,k->bc", r, self.trust))

@@ -20,14 +20,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.masks import Mask
-from regard.attention.token_positions import At
+from regard.attention.token_positions import PositionIds
 from regard.errors import UserError
 from regard.layers.ngram_embedding import NGramEmbedding
 from regard.models import gpt
 
 
 @dataclass(frozen=True)
-class Config:
+class NGramGPTConfig:
     """`ngrams` is the longest that has a vector; each length has a `table` of so many, at most; `cuts` parts the
     vocabulary for the head."""
 
@@ -44,12 +44,14 @@ class Config:
 
     def build(self, vocab: int) -> NGramGPT:
         shape = {name: getattr(self, name) for name in ("dim", "layers", "heads", "hidden", "mechanism", "positions")}
-        config = gpt.Config(vocab, **shape, bias=False, dropout=self.dropout)
+        config = gpt.GPTConfig(vocab, **shape, bias=False, dropout=self.dropout)
         return NGramGPT(config, self.ngrams, self.table, self.cuts)
 
 
 class NGramGPT(gpt.GPT):
-    def __init__(self, config: gpt.Config, ngrams: int, table: int, cuts: tuple[int, ...] = ()):
+    config_class = NGramGPTConfig
+
+    def __init__(self, config: gpt.GPTConfig, ngrams: int, table: int, cuts: tuple[int, ...] = ()):
         super().__init__(config)
         if list(cuts) != sorted({c for c in cuts if 0 < c < config.vocab}):
             raise UserError(f"cuts must rise and lie in the vocabulary of {config.vocab:,}, and {cuts} was given")
@@ -71,15 +73,15 @@ class NGramGPT(gpt.GPT):
         ids: Tensor,
         *,
         mask: Mask | Tensor | None = None,
-        at: At | None = None,
+        position_ids: PositionIds | None = None,
         places: Tensor | None = None,
         targets: Tensor | None = None,
     ) -> Tensor:
         """As in GPT. With targets (b, n), the words that follow, -log P of each: an adaptive softmax then looks into
         their groups alone."""
         if targets is None:
-            return super().forward(ids, mask=mask, at=at, places=places)
-        states, wanted = self.states(ids, mask=mask, at=at).flatten(0, 1), targets.flatten()
+            return super().forward(ids, mask=mask, position_ids=position_ids, places=places)
+        states, wanted = self.states(ids, mask=mask, position_ids=position_ids).flatten(0, 1), targets.flatten()
         if self.adaptive is None:
             return F.cross_entropy(self.head(states), wanted, reduction="none").view_as(targets)
         return -self.adaptive(states, wanted).output.view_as(targets)

@@ -21,15 +21,15 @@ from torch import Tensor, nn
 
 from regard.attention import positions
 from regard.attention.masks import Mask
-from regard.layers import EncoderBlock, FeedForward, MultiHead
+from regard.layers import EncoderBlock, FeedForward, MultiHeadAttention
 from regard.layers.activations import activation
 from regard.layers.dropout import Dropout
-from regard.layers.typed_module_list import Stack
+from regard.layers.typed_module_list import TypedModuleList
 from regard.models.classifier_output import pick
 
 
 @dataclass(frozen=True)
-class Config:
+class PreLNBERTConfig:
     dim: int = 256
     hidden: int = 1024
     layers: int = 4
@@ -44,13 +44,15 @@ class Config:
 
 
 class PreLNBERT(nn.Module):
-    def __init__(self, vocab: int, config: Config):
+    config_class = PreLNBERTConfig
+
+    def __init__(self, vocab: int, config: PreLNBERTConfig):
         super().__init__()
         self.config = c = config
         self.embed, self.segments = nn.Embedding(vocab, c.dim), nn.Embedding(2, c.dim)
         self.positions = positions.build(c.positions, c.dim, c.heads)
         self.dropout = Dropout(c.dropout)
-        self.layers = Stack[EncoderBlock](self._block() for _ in range(c.layers))
+        self.layers = TypedModuleList[EncoderBlock](self._block() for _ in range(c.layers))
         self.norm, self.pooler = nn.LayerNorm(c.dim), nn.Linear(c.dim, c.dim)
         self.word, self.word_norm = nn.Linear(c.dim, c.dim), nn.LayerNorm(c.dim)
         self.word_bias = nn.Parameter(torch.zeros(vocab))
@@ -86,7 +88,7 @@ class PreLNBERT(nn.Module):
 
     def _block(self) -> EncoderBlock:
         c, inside = self.config, self.positions if self.positions.inside else None
-        attention = MultiHead(c.dim, c.heads, c.mechanism, positions=inside)
+        attention = MultiHeadAttention(c.dim, c.heads, c.mechanism, positions=inside)
         return EncoderBlock(
             attention, FeedForward(c.dim, c.hidden, activation=activation(c.activation)), dropout=c.dropout
         )

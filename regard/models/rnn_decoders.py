@@ -17,8 +17,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from regard.attention.kv_cache import Memory
-from regard.layers import MultiHead
+from regard.attention.kv_cache import KVCache
+from regard.layers import MultiHeadAttention
 from regard.layers.bidirectional_rnn import CELLS
 from regard.layers.dropout import Dropout
 
@@ -29,21 +29,21 @@ ONE = {"gru": nn.GRUCell, "lstm": nn.LSTMCell}
 
 
 class Plain(nn.Module):
-    def __init__(self, dim: int, attention: MultiHead, cell: str, layers: int, dropout: float):
+    def __init__(self, dim: int, attention: MultiHeadAttention, cell: str, layers: int, dropout: float):
         super().__init__()
         hidden, width = attention.mechanism.dim, attention.mechanism.heads * attention.mechanism.value_width
         self.attention, self.dropout = attention, Dropout(dropout)
         self.cell = CELLS[cell](dim, hidden, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
         self.join = nn.Linear(hidden + width + dim, dim)
 
-    def forward(self, words: Tensor, source: Memory, start: State) -> tuple[Tensor, State]:
+    def forward(self, words: Tensor, source: KVCache, start: State) -> tuple[Tensor, State]:
         """Embedded words (b, n, dim) to what is to be said after each (b, n, dim), and the state to go on from."""
         given = start if isinstance(self.cell, nn.LSTM) else start[0]
         states, last = self.cell(words, given)
         context = self.attention(self.dropout(states), source, columns="source")
         return _said(self, states, context, words), last if isinstance(last, tuple) else (last,)
 
-    def step(self, words: Tensor, source: Memory, state: State, at: int) -> tuple[Tensor, State]:
+    def step(self, words: Tensor, source: KVCache, state: State, at: int) -> tuple[Tensor, State]:
         """One word of each target, (b, dim) to (b, dim)."""
         given = state if isinstance(self.cell, nn.LSTM) else state[0]
         h, last = self.cell(words[:, None], given)
@@ -52,14 +52,14 @@ class Plain(nn.Module):
 
 
 class Fed(nn.Module):
-    def __init__(self, dim: int, attention: MultiHead, cell: str, layers: int, dropout: float):
+    def __init__(self, dim: int, attention: MultiHeadAttention, cell: str, layers: int, dropout: float):
         super().__init__()
         hidden, width = attention.mechanism.dim, attention.mechanism.heads * attention.mechanism.value_width
         self.attention, self.dropout = attention, Dropout(dropout)
         self.cells = nn.ModuleList(ONE[cell](dim + width if i == 0 else hidden, hidden) for i in range(layers))
         self.join = nn.Linear(hidden + width + dim, dim)
 
-    def forward(self, words: Tensor, source: Memory, start: State) -> tuple[Tensor, State]:
+    def forward(self, words: Tensor, source: KVCache, start: State) -> tuple[Tensor, State]:
         state, states, contexts = start, [], []
         for at, word in enumerate(words.unbind(1)):
             context, state = self._next(word, source, state, at)
@@ -67,11 +67,11 @@ class Fed(nn.Module):
             contexts.append(context)
         return _said(self, torch.stack(states, 1), torch.stack(contexts, 1), words), state
 
-    def step(self, words: Tensor, source: Memory, state: State, at: int) -> tuple[Tensor, State]:
+    def step(self, words: Tensor, source: KVCache, state: State, at: int) -> tuple[Tensor, State]:
         context, state = self._next(words, source, state, at)
         return _said(self, state[0][-1], context, words), state
 
-    def _next(self, word: Tensor, source: Memory, state: State, at: int) -> tuple[Tensor, State]:
+    def _next(self, word: Tensor, source: KVCache, state: State, at: int) -> tuple[Tensor, State]:
         """What h[t-1] attends to, and the state that this and the word lead to."""
         context = _attended(self.attention, state[0][-1], source, at)
         x, found = torch.cat((word, context), -1), []
@@ -83,10 +83,10 @@ class Fed(nn.Module):
         return context, tuple(torch.stack(parts) for parts in zip(*found, strict=True))
 
 
-def _attended(attention: MultiHead, states: Tensor, source: Memory, at: int) -> Tensor:
+def _attended(attention: MultiHeadAttention, states: Tensor, source: KVCache, at: int) -> Tensor:
     """States (b · w, hidden) of w beams for each of b sources, which they regard together."""
     queries = states.view(len(source.keys), -1, states.shape[-1])
-    return attention(queries, source, at=range(at, at + 1), columns="source").flatten(0, 1)
+    return attention(queries, source, position_ids=range(at, at + 1), key_axis="source").flatten(0, 1)
 
 
 def _said(decoder: Plain | Fed, states: Tensor, context: Tensor, words: Tensor) -> Tensor:

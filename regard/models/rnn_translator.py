@@ -7,7 +7,7 @@ Align and Translate; scores and the plain decoder: Luong et al. 2015).
     e: `embed`, one table for both sides and the head    RNN→, RNN←: `read`    W: `first`    o: `decoder`    b: `bias`
 
 The query is the decoder's state; keys and values are made of the encoder's states, which are read once. Differs from
-the paper: a tanh layer where it has maxout; any score by name (additive is the paper's); `feeding=False` attends after
+the paper: a tanh layer where it has maxout; any score by name (additive is the paper's); `input_feeding=False` attends after
 the state and not before it, and then all steps at once.
 """
 
@@ -19,17 +19,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention.kv_cache import Memory
-from regard.config.validation import positive
+from regard.attention.kv_cache import KVCache
+from regard.config.validation import check_positive
 from regard.errors import UserError
-from regard.layers import MultiHead, TwoWay
+from regard.layers import MultiHeadAttention, BidirectionalRNN
 from regard.layers.dropout import Dropout
 from regard.models.classifier_output import pick
 from regard.models.rnn_decoders import DECODERS, State
 
 
 @dataclass(frozen=True)
-class Config:
+class RNNTranslatorConfig:
     """`hidden` is the width of the decoder, and of the encoder on each side."""
 
     dim: int = 256
@@ -38,27 +38,29 @@ class Config:
     heads: int = 1
     cell: str = "gru"
     mechanism: str = "additive"
-    feeding: bool = False
+    input_feeding: bool = False
     dropout: float = 0.3
 
     def build(self, vocab: int) -> RNNTranslator:
-        positive("rnn", dim=self.dim, hidden=self.hidden, layers=self.layers, heads=self.heads)
+        check_positive("rnn", dim=self.dim, hidden=self.hidden, layers=self.layers, heads=self.heads)
         return RNNTranslator(vocab, self)
 
 
 class RNNTranslator(nn.Module):
-    def __init__(self, vocab: int, config: Config):
+    config_class = RNNTranslatorConfig
+
+    def __init__(self, vocab: int, config: RNNTranslatorConfig):
         super().__init__()
         self.config = c = config
         self.embed = nn.Embedding(vocab, c.dim)
         self.bias = nn.Parameter(torch.zeros(vocab))
         self.dropout = Dropout(c.dropout)
-        self.read_both = TwoWay(c.dim, c.hidden, c.cell, c.layers, c.dropout)
-        attention = MultiHead(c.hidden, c.heads, c.mechanism, memory_dim=2 * c.hidden, output=False)
-        if not attention.mechanism.cross:
+        self.read_both = BidirectionalRNN(c.dim, c.hidden, c.cell, c.layers, c.dropout)
+        attention = MultiHeadAttention(c.hidden, c.heads, c.mechanism, context_dim=2 * c.hidden, output=False)
+        if not attention.mechanism.supports_cross_attention:
             raise UserError(f"mechanism {c.mechanism!r} cannot regard another sequence; additive, bilinear and dot can")
         self.first = nn.Linear(2 * c.hidden, c.layers * c.hidden)
-        self.decoder = DECODERS[c.feeding](c.dim, attention, c.cell, c.layers, c.dropout)
+        self.decoder = DECODERS[c.input_feeding](c.dim, attention, c.cell, c.layers, c.dropout)
         nn.init.normal_(self.embed.weight, std=c.dim**-0.5)
 
     def forward(
@@ -81,19 +83,19 @@ class RNNTranslator(nn.Module):
         lengths = ids.new_full(ids.shape[:1], ids.shape[1]) if mask is None else mask.sum(1)
         return self.dropout(self.read_both(self.dropout(self.embed(ids)), lengths))
 
-    def read(self, states: Tensor, *, mask: Tensor | None = None) -> tuple[Memory, State]:
+    def read(self, states: Tensor, *, mask: Tensor | None = None) -> tuple[KVCache, State]:
         """The source as the decoder regards it, and the state it starts in."""
         real = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device) if mask is None else mask
         mean = states.masked_fill(~real[..., None], 0.0).sum(1) / real.sum(1, keepdim=True).clamp(min=1)
         h = torch.tanh(self.first(mean)).unflatten(1, (self.config.layers, -1)).transpose(0, 1).contiguous()
         start = (h, torch.zeros_like(h)) if self.config.cell == "lstm" else (h,)
-        return self.decoder.attention.remember(states, mask=mask), start
+        return self.decoder.attention.project_kv(states, mask=mask), start
 
-    def decode(self, ids: Tensor, source: Memory, start: State, *, places: Tensor | None = None) -> Tensor:
+    def decode(self, ids: Tensor, source: KVCache, start: State, *, places: Tensor | None = None) -> Tensor:
         """All target places at once, (b, n) to (b, n, vocab)."""
         return self.head(pick(self.decoder(self.dropout(self.embed(ids)), source, start)[0], places))
 
-    def step(self, ids: Tensor, source: Memory, state: State, at: int) -> tuple[Tensor, State]:
+    def step(self, ids: Tensor, source: KVCache, state: State, at: int) -> tuple[Tensor, State]:
         """The next word of each target (b,), the one numbered `at`, to logits (b, vocab) and the state after it."""
         said, state = self.decoder.step(self.embed(ids), source, state, at)
         return self.head(said), state

@@ -17,15 +17,15 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from regard.attention.masks import Mask
-from regard.attention.token_positions import Places
+from regard.attention.token_positions import QueryKeyPositions
 from regard.errors import UserError
-from regard.layers import Pool, TwoWay, redundancy
+from regard.layers import AttentionPooling, BidirectionalRNN, hop_penalty
 from regard.layers.dropout import Dropout
-from regard.models.classifier_output import Classified
+from regard.models.classifier_output import ClassifierOutput
 
 
 @dataclass(frozen=True)
-class Config:
+class SelfAttentiveConfig:
     embed: int = 100
     hidden: int = 100
     attention: int = 100
@@ -41,23 +41,25 @@ class Config:
 
 
 class SelfAttentive(nn.Module):
-    def __init__(self, vocab: int, classes: int, config: Config):
+    config_class = SelfAttentiveConfig
+
+    def __init__(self, vocab: int, classes: int, config: SelfAttentiveConfig):
         super().__init__()
         self.config = c = config
         self.embedding = nn.Embedding(vocab, c.embed, padding_idx=0)
         nn.init.normal_(self.embedding.weight, std=0.1)
-        self.read = TwoWay(c.embed, c.hidden, "lstm")
-        self.pool = Pool(2 * c.hidden, c.attention, c.hops, bias=False)
+        self.read = BidirectionalRNN(c.embed, c.hidden, "lstm")
+        self.pool = AttentionPooling(2 * c.hidden, c.attention, c.hops, bias=False)
         self.features = nn.Sequential(nn.Linear(c.hops * 2 * c.hidden, c.features), nn.ReLU())
         self.dropout = Dropout(c.dropout)
         self.head = nn.Linear(c.features, classes)
 
-    def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor | None = None) -> Classified:
+    def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor | None = None) -> ClassifierOutput:
         """ids and mask (b, n); sentences are not used."""
         h = self.read(self.dropout(self.embedding(ids)), mask.sum(1))  # (b, n, 2u)
-        m, scores = self.pool(h, mask, Places(range(self.config.hops), range(ids.shape[1]), "hops", "tokens"))
+        m, scores = self.pool(h, mask, QueryKeyPositions(range(self.config.hops), range(ids.shape[1]), "hops", "tokens"))
         logits = self.head(self.dropout(self.features(self.dropout(m.flatten(1)))))
         if not self.config.penalty:
-            return Classified(logits)
-        alike = redundancy(scores.weights(Mask(keys=mask))).sum()
-        return Classified(logits, {"penalty": (alike, self.config.penalty)})
+            return ClassifierOutput(logits)
+        alike = hop_penalty(scores.weights(Mask(key_mask=mask))).sum()
+        return ClassifierOutput(logits, {"penalty": (alike, self.config.penalty)})

@@ -18,15 +18,15 @@ from torch import Tensor, nn
 
 from regard.attention import positions
 from regard.attention.masks import Mask
-from regard.attention.token_positions import Places
-from regard.layers import EncoderBlock, FeedForward, MultiHead, Pool, PreNorm
-from regard.layers.typed_module_list import Stack
+from regard.attention.token_positions import QueryKeyPositions
+from regard.layers import EncoderBlock, FeedForward, MultiHeadAttention, AttentionPooling, PreNorm
+from regard.layers.typed_module_list import TypedModuleList
 
 SHAPES = 8
 
 
 @dataclass(frozen=True)
-class Config:
+class SpanReaderConfig:
     dim: int = 128
     layers: int = 2
     heads: int = 4
@@ -35,21 +35,23 @@ class Config:
     positions: str = "rotary"
     dropout: float = 0.2
 
-    def build(self, vocab: int) -> Pointer:
-        return Pointer(self, vocab)
+    def build(self, vocab: int) -> SpanReader:
+        return SpanReader(self, vocab)
 
 
-class Pointer(nn.Module):
-    def __init__(self, config: Config, vocab: int):
+class SpanReader(nn.Module):
+    config_class = SpanReaderConfig
+
+    def __init__(self, config: SpanReaderConfig, vocab: int):
         super().__init__()
         c = config
         self.embed = nn.Embedding(vocab, c.dim, padding_idx=0)
         self.shape, self.own = nn.Embedding(SHAPES, c.dim), nn.Embedding(2, c.dim)
         self.positions = positions.build(c.positions, c.dim, c.heads)
         inside = self.positions if self.positions.inside else None
-        self.layers = Stack[EncoderBlock](
+        self.layers = TypedModuleList[EncoderBlock](
             EncoderBlock(
-                MultiHead(c.dim, c.heads, c.mechanism, positions=inside),
+                MultiHeadAttention(c.dim, c.heads, c.mechanism, positions=inside),
                 FeedForward(c.dim, c.hidden),
                 residual=PreNorm,
                 dropout=c.dropout,
@@ -57,7 +59,7 @@ class Pointer(nn.Module):
             for _ in range(c.layers)
         )
         self.norm, self.dropout = nn.LayerNorm(c.dim), nn.Dropout(c.dropout)
-        self.point = Pool(c.dim, hops=2)
+        self.point = AttentionPooling(c.dim, hops=2)
         for table in (self.embed, self.shape, self.own):
             nn.init.normal_(table.weight, std=0.1)
 
@@ -71,5 +73,5 @@ class Pointer(nn.Module):
         for layer in self.layers:
             x = layer(x, mask=keys)
         x = self.norm(x)
-        _, scores = self.point(x, allowed, Places(range(2), range(n), "start and end", "words"))
-        return scores.weights(Mask(keys=allowed))[:, 0]
+        _, scores = self.point(x, allowed, QueryKeyPositions(range(2), range(n), "start and end", "words"))
+        return scores.weights(Mask(key_mask=allowed))[:, 0]

@@ -18,21 +18,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.config.validation import positive
+from regard.config.validation import check_positive
 from regard.layers.dropout import Dropout
-from regard.models.classifier_output import Classified
+from regard.models.classifier_output import ClassifierOutput
 
 
 @dataclass(frozen=True)
-class Config:
+class StridedCNNConfig:
     dim: int = 128
     layers: int = 4
     width: int = 3
     dropout: float = 0.3
 
-    def build(self, vocab: int, classes: int) -> LanguageCNN:
-        positive("convolution", dim=self.dim, layers=self.layers, width=self.width)
-        return LanguageCNN(vocab, classes, self.dim, self.layers, self.width, self.dropout)
+    def build(self, vocab: int, classes: int) -> StridedCNN:
+        check_positive("convolution", dim=self.dim, layers=self.layers, width=self.width)
+        return StridedCNN(vocab, classes, self.dim, self.layers, self.width, self.dropout)
 
 
 class Halve(nn.Module):
@@ -49,7 +49,9 @@ class Halve(nn.Module):
         return torch.relu(F.conv1d(x, self.weight.permute(2, 1, 0), -self.bias, stride=2)).transpose(1, 2)
 
 
-class LanguageCNN(nn.Module):
+class StridedCNN(nn.Module):
+    config_class = StridedCNNConfig
+
     def __init__(self, vocab: int, classes: int, dim: int, layers: int, width: int, dropout: float):
         super().__init__()
         self.embedding = nn.Embedding(vocab, dim, padding_idx=0)
@@ -58,7 +60,7 @@ class LanguageCNN(nn.Module):
         self.dropout = Dropout(dropout)
         self.head = nn.Linear(dim, classes)
 
-    def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor | None = None) -> Classified:
+    def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor | None = None) -> ClassifierOutput:
         """ids and mask (b, n); sentences are not used."""
         lengths = mask.sum(1).clamp(min=1)
         x = self.dropout(self.embedding(ids)) * mask[..., None]
@@ -66,4 +68,4 @@ class LanguageCNN(nn.Module):
             x, lengths = layer(x), (lengths + 1) // 2
             real = torch.arange(x.shape[1], device=ids.device) < lengths[:, None]
             x = x * real[..., None]
-        return Classified(self.head(self.dropout(x.amax(1))))  # σ >= 0: places beyond the end never win
+        return ClassifierOutput(self.head(self.dropout(x.amax(1))))  # σ >= 0: places beyond the end never win

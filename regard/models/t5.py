@@ -21,22 +21,22 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention.kv_cache import Memory, after
+from regard.attention.kv_cache import KVCache, next_position_ids
 from regard.attention.masks import Mask
-from regard.attention.mechanisms.mechanism import Packed
-from regard.attention.positions import Positions
+from regard.attention.mechanisms.mechanism import PackedLinear
+from regard.attention.positions import PositionEncoding
 from regard.attention.positions.t5_bias import T5Bias
-from regard.layers import DecoderBlock, EncoderBlock, FeedForward, MultiHead, PreNorm
+from regard.layers import DecoderBlock, EncoderBlock, FeedForward, MultiHeadAttention, PreNorm
 from regard.layers.dropout import Dropout
 from regard.layers.gated_feed_forward import GatedFeedForward
-from regard.layers.transformer_blocks import step_through
-from regard.layers.typed_module_list import Stack
+from regard.layers.transformer_blocks import decoder_step
+from regard.layers.typed_module_list import TypedModuleList
 
 NORM = partial(nn.RMSNorm, eps=1e-6)
 
 
 @dataclass(frozen=True)
-class Config:
+class T5Config:
     """The small T5 1.0. `decoder_layers` is as many as `layers` where it is not given; `key_width` is d_k."""
 
     vocab: int = 32_128
@@ -52,15 +52,17 @@ class Config:
 
 
 class T5(nn.Module):
-    def __init__(self, config: Config):
+    config_class = T5Config
+
+    def __init__(self, config: T5Config):
         super().__init__()
         self.config = c = config
         self.embed = nn.Embedding(c.vocab, c.dim)
         self.encoder_positions = T5Bias(c.dim, c.heads)
         self.decoder_positions = T5Bias(c.dim, c.heads, bidirectional=False)
         self.dropout = Dropout(c.dropout)
-        self.encoder = Stack[EncoderBlock](self._encoder_block() for _ in range(c.layers))
-        self.decoder = Stack[DecoderBlock](self._decoder_block() for _ in range(c.decoder_layers or c.layers))
+        self.encoder = TypedModuleList[EncoderBlock](self._encoder_block() for _ in range(c.layers))
+        self.decoder = TypedModuleList[DecoderBlock](self._decoder_block() for _ in range(c.decoder_layers or c.layers))
         self.encoder_norm, self.decoder_norm = NORM(c.dim), NORM(c.dim)
         self.scale = c.dim**-0.5 if c.tied else 1.0
         self.out = self.embed if c.tied else nn.Linear(c.dim, c.vocab, bias=False)
@@ -81,29 +83,29 @@ class T5(nn.Module):
             x = layer(x, mask=mask)
         return self.dropout(self.encoder_norm(x))
 
-    def read(self, states: Tensor, *, mask: Tensor | None = None) -> list[Memory]:
+    def read(self, states: Tensor, *, mask: Tensor | None = None) -> list[KVCache]:
         """The source as each decoder layer regards it: read once, for all steps."""
-        return [layer.source.remember(states, mask=mask) for layer in self.decoder]
+        return [layer.cross_attention.project_kv(states, mask=mask) for layer in self.decoder]
 
-    def decode(self, ids: Tensor, source: list[Memory], *, mask: Mask | Tensor | None = None) -> Tensor:
+    def decode(self, ids: Tensor, source: list[KVCache], *, mask: Mask | Tensor | None = None) -> Tensor:
         """All target places at once, (b, n) to (b, n, vocab)."""
         x = self.dropout(self.embed(ids))
         for layer, memory in zip(self.decoder, source, strict=True):
             x = layer(x, memory, mask=mask)
         return self.head(self.dropout(self.decoder_norm(x)))
 
-    def step(self, ids: Tensor, past: list[Memory] | None, source: list[Memory]) -> tuple[Tensor, list[Memory]]:
+    def step(self, ids: Tensor, past: list[KVCache] | None, source: list[KVCache]) -> tuple[Tensor, list[KVCache]]:
         """The next target words (b, new) to logits, and the memories to go on from, one per layer."""
-        at = after(past[0] if past else None, ids.shape[1])
-        x, kept = step_through(self.decoder, self.dropout(self.embed(ids)), past, source, at)
+        position_ids = next_position_ids(past[0] if past else None, ids.shape[1])
+        x, kept = decoder_step(self.decoder, self.dropout(self.embed(ids)), past, source, position_ids)
         return self.head(self.decoder_norm(x)), kept
 
     def head(self, states: Tensor) -> Tensor:
         return F.linear(self.scale * states, self.out.weight)
 
-    def _attention(self, place: Positions | None) -> MultiHead:
+    def _attention(self, place: PositionEncoding | None) -> MultiHeadAttention:
         c = self.config
-        return MultiHead(c.dim, c.heads, positions=place, value_width=c.key_width, bias=False)
+        return MultiHeadAttention(c.dim, c.heads, positions=place, value_width=c.key_width, bias=False)
 
     def _feed(self) -> nn.Module:
         c = self.config
@@ -124,5 +126,5 @@ class T5(nn.Module):
         """Embeddings N(0, 1); each matrix N(0, 1/width of what it reads), as T5's code does."""
         nn.init.normal_(self.embed.weight)
         for module in self.modules():
-            if isinstance(module, (nn.Linear, Packed)):
+            if isinstance(module, (nn.Linear, PackedLinear)):
                 nn.init.normal_(module.weight, std=module.weight.shape[1] ** -0.5)

@@ -17,19 +17,19 @@ from regard.models.linear_text_model import WORD, certain, counted, from_files, 
 
 
 @dataclass(frozen=True)
-class Config:
+class TfidfConfig:
     ngrams: int = 2
     min_documents: int = 2
     strength: float = 10.0
 
     def fit(
         self, texts: list[str], labels: np.ndarray, classes: int, seed: int, weights: np.ndarray | None = None
-    ) -> BagOfWords:
+    ) -> TfidfClassifier:
         model = LogisticRegression(C=self.strength, max_iter=1000, random_state=seed)
         try:
             vectorizer, features = counted(self._vectorizer, texts, self.min_documents)
             if labels.ndim == 2:
-                return BagOfWords(vectorizer, *_each(model, features, labels, weights))
+                return TfidfClassifier(vectorizer, *_each(model, features, labels, weights))
             model.fit(features, labels, None if weights is None else weights[labels])
         except ValueError as problem:  # texts without a word, or settings that cannot be
             raise UserError(f"a bag of words cannot be made of these texts with {self}: {problem}") from None
@@ -39,16 +39,16 @@ class Config:
         weight = np.zeros((classes, rows.shape[1]), dtype=np.float32)
         bias = np.full(classes, -30.0, dtype=np.float32)  # a class with no example here stays improbable
         weight[model.classes_], bias[model.classes_] = rows, shift
-        return BagOfWords(vectorizer, weight, bias)
+        return TfidfClassifier(vectorizer, weight, bias)
 
-    def load(self, folder: Path) -> BagOfWords:
+    def load(self, folder: Path) -> TfidfClassifier:
         terms, (weight, bias, idf) = from_files(folder, "weight", "bias", "idf")
         try:
             vectorizer = self._vectorizer(vocabulary=terms)
             vectorizer.idf_ = idf
         except ValueError as problem:
             raise UserError(f"{folder} does not hold a whole bag-of-words model: {problem}") from None
-        return BagOfWords(vectorizer, weight, bias)
+        return TfidfClassifier(vectorizer, weight, bias)
 
     def _vectorizer(self, **options: Any) -> TfidfVectorizer:
         return TfidfVectorizer(ngram_range=(1, self.ngrams), sublinear_tf=True, token_pattern=WORD, **options)
@@ -71,8 +71,10 @@ def _each(
 
 
 @dataclass
-class BagOfWords:
+class TfidfClassifier:
     """weight (classes, terms), bias (classes,)."""
+
+    config_class = TfidfConfig
 
     vectorizer: TfidfVectorizer
     weight: np.ndarray

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import logging
 import math
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import UserError
+
+logger = logging.getLogger(__name__)
 
 FILE = "model.safetensors"
 AT_ONCE = 32  # pictures
@@ -48,7 +51,7 @@ class Backbone:
         self.mean, self.spread = (255 * torch.tensor(about[key], dtype=torch.float32) for key in ("mean", "std"))
 
     @torch.no_grad()
-    def __call__(self, pictures: np.ndarray, say: Callable[[str], Any] = lambda line: None) -> np.ndarray:
+    def __call__(self, pictures: np.ndarray) -> np.ndarray:
         shape: tuple[int, ...] = ()
         with tempfile.TemporaryFile() as room:
             for first in range(0, len(pictures), AT_ONCE):
@@ -57,7 +60,7 @@ class Backbone:
                 room.write(made.tobytes())
                 shape = made.shape[1:]
                 if first // TOLD != (first + len(part)) // TOLD:
-                    say(f"{first + len(part):,} of {len(pictures):,} pictures seen by {self.name}")
+                    logger.info(f"{first + len(part):,} of {len(pictures):,} pictures seen by {self.name}")
             room.flush()
             return np.memmap(room, np.float16, "r", shape=(len(pictures), *shape))
 
@@ -77,9 +80,7 @@ class Backbone:
         raise UserError(f"{self.name} gives features of shape {tuple(seen.shape)}, which are no grid; choose another")
 
 
-def seen(
-    pictures: np.ndarray, data: Any, known: str | None = None, say: Callable[[str], Any] = lambda line: None
-) -> tuple[np.ndarray, str | None]:
+def seen(pictures: np.ndarray, data: Any, known: str | None = None) -> tuple[np.ndarray, str | None]:
     """Pictures as a model reads them, by the settings of a run's data: by its backbone, if it has one, whose weights
     must have the fingerprint `known`, if there is one; and the fingerprint."""
     if data.backbone is None:
@@ -90,7 +91,7 @@ def seen(
     found = Backbone(data.backbone, data.weights, size=data.size, download=asked)
     if known not in (None, found.fingerprint):
         raise UserError(f"the weights of {data.backbone} on this machine are not those that this run was trained with")
-    return found(pictures, say), found.fingerprint
+    return found(pictures), found.fingerprint
 
 
 def _timm() -> Any:

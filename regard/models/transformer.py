@@ -19,16 +19,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import positions
-from regard.attention.kv_cache import Memory, after
+from regard.attention.kv_cache import KVCache, next_position_ids
 from regard.attention.masks import Mask
 from regard.attention.mechanisms import MECHANISMS
-from regard.attention.positions import Positions
-from regard.attention.token_positions import At
+from regard.attention.positions import PositionEncoding
+from regard.attention.token_positions import PositionIds
 from regard.config import specs
-from regard.layers import DecoderBlock, EncoderBlock, FeedForward, MultiHead, PostNorm, PreNorm
+from regard.layers import DecoderBlock, EncoderBlock, FeedForward, MultiHeadAttention, PostNorm, PreNorm
 from regard.layers.dropout import Dropout
-from regard.layers.transformer_blocks import step_through
-from regard.layers.typed_module_list import Stack
+from regard.layers.transformer_blocks import decoder_step
+from regard.layers.typed_module_list import TypedModuleList
 from regard.models.classifier_output import pick
 
 RESIDUALS = {"pre": PreNorm, "post": PostNorm}
@@ -36,7 +36,7 @@ LAST_NORMS = {"pre": nn.LayerNorm, "post": nn.Identity}
 
 
 @dataclass(frozen=True)
-class Config:
+class TransformerConfig:
     """Sizes that a CPU trains; `BASE` is the paper's base model. `decoder_layers` is as many as `layers` where it is
     not given."""
 
@@ -55,11 +55,13 @@ class Config:
         return Transformer(replace(self, vocab=vocab))
 
 
-BASE = Config(vocab=37_000, dim=512, hidden=2048, layers=6, heads=8)
+BASE = TransformerConfig(vocab=37_000, dim=512, hidden=2048, layers=6, heads=8)
 
 
 class Transformer(nn.Module):
-    def __init__(self, config: Config):
+    config_class = TransformerConfig
+
+    def __init__(self, config: TransformerConfig):
         super().__init__()
         self.config = c = config
         self.residual = specs.find("norm", c.norm, RESIDUALS)
@@ -68,8 +70,8 @@ class Transformer(nn.Module):
         self.bias = nn.Parameter(torch.zeros(c.vocab))
         self.positions = positions.build(c.positions, c.dim, c.heads)
         self.dropout = Dropout(c.dropout)
-        self.encoder = Stack[EncoderBlock](self._encoder_block() for _ in range(c.layers))
-        self.decoder = Stack[DecoderBlock](self._decoder_block() for _ in range(c.decoder_layers or c.layers))
+        self.encoder = TypedModuleList[EncoderBlock](self._encoder_block() for _ in range(c.layers))
+        self.decoder = TypedModuleList[DecoderBlock](self._decoder_block() for _ in range(c.decoder_layers or c.layers))
         self.encoder_norm, self.decoder_norm = LAST_NORMS[c.norm](c.dim), LAST_NORMS[c.norm](c.dim)
         self._start()
 
@@ -94,14 +96,14 @@ class Transformer(nn.Module):
             x = layer(x, mask=mask)
         return self.encoder_norm(x)
 
-    def read(self, states: Tensor, *, mask: Tensor | None = None) -> list[Memory]:
+    def read(self, states: Tensor, *, mask: Tensor | None = None) -> list[KVCache]:
         """The source as each decoder layer regards it: read once, for all steps."""
-        return [layer.source.remember(states, mask=mask) for layer in self.decoder]
+        return [layer.cross_attention.project_kv(states, mask=mask) for layer in self.decoder]
 
     def decode(
         self,
         ids: Tensor,
-        source: list[Memory],
+        source: list[KVCache],
         *,
         mask: Mask | Tensor | None = None,
         places: Tensor | None = None,
@@ -112,20 +114,20 @@ class Transformer(nn.Module):
             x = layer(x, memory, mask=mask)
         return self.head(self.decoder_norm(pick(x, places)))
 
-    def step(self, ids: Tensor, past: list[Memory] | None, source: list[Memory]) -> tuple[Tensor, list[Memory]]:
+    def step(self, ids: Tensor, past: list[KVCache] | None, source: list[KVCache]) -> tuple[Tensor, list[KVCache]]:
         """The next target words (b, new) to logits, and the memories to go on from, one per layer."""
-        at = after(past[0] if past else None, ids.shape[1])
-        x, kept = step_through(self.decoder, self._embed(ids, at), past, source, at)
+        position_ids = next_position_ids(past[0] if past else None, ids.shape[1])
+        x, kept = decoder_step(self.decoder, self._embed(ids, position_ids), past, source, position_ids)
         return self.head(self.decoder_norm(x)), kept
 
     def head(self, states: Tensor) -> Tensor:
         return F.linear(states, self.embed.weight, self.bias)
 
-    def _embed(self, ids: Tensor, at: At) -> Tensor:
-        return self.dropout(self.positions.embed(self.scale * self.embed(ids), at))
+    def _embed(self, ids: Tensor, position_ids: PositionIds) -> Tensor:
+        return self.dropout(self.positions.embed(self.scale * self.embed(ids), position_ids))
 
-    def _attention(self, mechanism: str, place: Positions | None) -> MultiHead:
-        return MultiHead(self.config.dim, self.config.heads, mechanism, positions=place)
+    def _attention(self, mechanism: str, place: PositionEncoding | None) -> MultiHeadAttention:
+        return MultiHeadAttention(self.config.dim, self.config.heads, mechanism, positions=place)
 
     def _feed(self) -> FeedForward:
         return FeedForward(self.config.dim, self.config.hidden, activation=F.relu)
@@ -137,7 +139,7 @@ class Transformer(nn.Module):
 
     def _decoder_block(self) -> DecoderBlock:
         c, inside = self.config, self.positions if self.positions.inside else None
-        crosses = specs.find("mechanism", specs.parse(c.mechanism)[0], MECHANISMS).cross
+        crosses = specs.find("mechanism", specs.parse(c.mechanism)[0], MECHANISMS).supports_cross_attention
         own, source = self._attention(c.mechanism, inside), self._attention(c.mechanism if crosses else "dot", None)
         return DecoderBlock(own, source, self._feed(), residual=self.residual, dropout=c.dropout)
 

@@ -2,7 +2,7 @@
 
     y = sqrt(dim) E[w] + P        y = block_l(y, M), causal        P(w_{t+1}) = softmax(E y[t] + b)
 
-    M: `sight`    E: `embed`, also the head    P: `positions` of the words    b: `bias`
+    M: `image_encoder`    E: `embed`, also the head    P: `positions` of the words    b: `bias`
 
 All words are read at once. Row t of the attention to the picture belongs to the word said after w_t, as in the
 recurrent captioner. Norms stand before each part.
@@ -17,22 +17,22 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import positions
-from regard.attention.kv_cache import Memory, after
+from regard.attention.kv_cache import KVCache, next_position_ids
 from regard.attention.mechanisms import MECHANISMS
-from regard.attention.token_positions import At, Grid
+from regard.attention.token_positions import PositionIds, Grid
 from regard.config import specs
-from regard.layers import DecoderBlock, FeedForward, MultiHead, PreNorm
+from regard.layers import DecoderBlock, FeedForward, MultiHeadAttention, PreNorm
 from regard.layers.dropout import Dropout
-from regard.layers.transformer_blocks import step_through
-from regard.layers.typed_module_list import Stack
+from regard.layers.transformer_blocks import decoder_step
+from regard.layers.typed_module_list import TypedModuleList
 from regard.models.classifier_output import pick
-from regard.models.image_encoder import Sight
+from regard.models.image_encoder import ImageEncoder
 
 
 @dataclass(frozen=True)
-class Config:
+class TransformerCaptionerConfig:
     """`channels` of each stage of the eye, which halves the picture; `layers` of spatial self-attention after it, by
-    `sight` (a mechanism) with `sight_positions`; `decoder_layers` over the words."""
+    `image_mechanism` (a mechanism) with `image_positions`; `decoder_layers` over the words."""
 
     channels: tuple[int, ...] = (32, 64, 128)
     blocks: int = 1
@@ -43,17 +43,19 @@ class Config:
     heads: int = 4
     mechanism: str = "dot"
     positions: str = "sinusoidal"
-    sight: str = "dot"
-    sight_positions: str = "axial"
+    image_mechanism: str = "dot"
+    image_positions: str = "axial"
     dropout: float = 0.3
 
-    def build(self, vocab: int, features: int | None = None) -> CaptionTransformer:
+    def build(self, vocab: int, features: int | None = None) -> TransformerCaptioner:
         """`features` is the width of features that are given in place of pictures."""
-        return CaptionTransformer(vocab, self, features)
+        return TransformerCaptioner(vocab, self, features)
 
 
-class CaptionTransformer(nn.Module):
-    def __init__(self, vocab: int, config: Config, features: int | None = None):
+class TransformerCaptioner(nn.Module):
+    config_class = TransformerCaptionerConfig
+
+    def __init__(self, vocab: int, config: TransformerCaptionerConfig, features: int | None = None):
         super().__init__()
         self.config = c = config
         self.scale = c.dim**0.5
@@ -61,10 +63,10 @@ class CaptionTransformer(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocab))
         self.dropout = Dropout(c.dropout)
         look = {"blocks": c.blocks, "layers": c.layers, "heads": c.heads, "dropout": c.dropout}
-        look |= {"mechanism": c.sight, "positions": c.sight_positions}
-        self.sight = Sight(c.channels, c.dim, features=features, **look)
+        look |= {"mechanism": c.image_mechanism, "positions": c.image_positions}
+        self.image_encoder = ImageEncoder(c.channels, c.dim, features=features, **look)
         self.positions = positions.build(c.positions, c.dim, c.heads)
-        self.decoder = Stack[DecoderBlock](self._block() for _ in range(c.decoder_layers))
+        self.decoder = TypedModuleList[DecoderBlock](self._block() for _ in range(c.decoder_layers))
         self.decoder_norm = nn.LayerNorm(c.dim)
         nn.init.normal_(self.embed.weight, std=c.dim**-0.5)
 
@@ -78,37 +80,37 @@ class CaptionTransformer(nn.Module):
 
     def encode(self, pictures: Tensor, *, mask: Tensor | None = None) -> Tensor:
         """M (b, rows, columns, dim)."""
-        return self.sight(pictures)
+        return self.image_encoder(pictures)
 
-    def read(self, grid: Tensor, *, mask: Tensor | None = None) -> list[Memory]:
+    def read(self, grid: Tensor, *, mask: Tensor | None = None) -> list[KVCache]:
         """The picture as each layer regards it: read once, for all steps."""
-        at = Grid(*grid.shape[1:3])
-        return [layer.source.remember(grid.flatten(1, 2), at=at) for layer in self.decoder]
+        position_ids = Grid(*grid.shape[1:3])
+        return [layer.cross_attention.project_kv(grid.flatten(1, 2), position_ids=position_ids) for layer in self.decoder]
 
-    def decode(self, ids: Tensor, source: list[Memory], *, places: Tensor | None = None) -> Tensor:
+    def decode(self, ids: Tensor, source: list[KVCache], *, places: Tensor | None = None) -> Tensor:
         x = self._embed(ids, range(ids.shape[1]))
         for layer, memory in zip(self.decoder, source, strict=True):
             x = layer(x, memory)
         return self.head(self.decoder_norm(pick(x, places)))
 
-    def step(self, ids: Tensor, past: list[Memory] | None, source: list[Memory]) -> tuple[Tensor, list[Memory]]:
+    def step(self, ids: Tensor, past: list[KVCache] | None, source: list[KVCache]) -> tuple[Tensor, list[KVCache]]:
         """The next words (b, new) to logits, and the memories to go on from, one per layer."""
-        at = after(past[0] if past else None, ids.shape[1])
-        x, kept = step_through(self.decoder, self._embed(ids, at), past, source, at)
+        position_ids = next_position_ids(past[0] if past else None, ids.shape[1])
+        x, kept = decoder_step(self.decoder, self._embed(ids, position_ids), past, source, position_ids)
         return self.head(self.decoder_norm(x)), kept
 
     def head(self, states: Tensor) -> Tensor:
         return F.linear(states, self.embed.weight, self.bias)
 
-    def _embed(self, ids: Tensor, at: At) -> Tensor:
-        return self.dropout(self.positions.embed(self.scale * self.embed(ids), at))
+    def _embed(self, ids: Tensor, position_ids: PositionIds) -> Tensor:
+        return self.dropout(self.positions.embed(self.scale * self.embed(ids), position_ids))
 
     def _block(self) -> DecoderBlock:
         c, inside = self.config, self.positions if self.positions.inside else None
-        crosses = specs.find("mechanism", specs.parse(c.mechanism)[0], MECHANISMS).cross
+        crosses = specs.find("mechanism", specs.parse(c.mechanism)[0], MECHANISMS).supports_cross_attention
         return DecoderBlock(
-            MultiHead(c.dim, c.heads, c.mechanism, positions=inside),
-            MultiHead(c.dim, c.heads, c.mechanism if crosses else "dot"),
+            MultiHeadAttention(c.dim, c.heads, c.mechanism, positions=inside),
+            MultiHeadAttention(c.dim, c.heads, c.mechanism if crosses else "dot"),
             FeedForward(c.dim, c.hidden),
             residual=PreNorm,
             dropout=c.dropout,

@@ -12,15 +12,15 @@ from regard.decoding import Beam, Sampling
 from regard.decoding.caption_decoder import Describer
 from regard.errors import UserError
 from regard.inspect import record
-from regard.layers.conv_backbone import Eye
+from regard.layers.conv_backbone import ConvBackbone
 from regard.models import rnn_captioner, transformer_captioner
-from regard.models.image_classifier import Config as Seer
+from regard.models.image_classifier import ImageClassifierConfig as Seer
 from regard.tasks.caption.objective import collate, kept_maps, stacked, word_maps
 
 SMALL = {"channels": (8, 12), "blocks": 1, "dim": 16, "dropout": 0.0}
 MODELS = {
-    "rnn": lambda **more: rnn_captioner.Config(**SMALL, hidden=14, **more),
-    "transformer": lambda **more: transformer_captioner.Config(**SMALL, hidden=24, heads=2, **more),
+    "rnn": lambda **more: rnn_captioner.RNNCaptionerConfig(**SMALL, hidden=14, **more),
+    "transformer": lambda **more: transformer_captioner.TransformerCaptionerConfig(**SMALL, hidden=24, heads=2, **more),
 }
 
 
@@ -36,7 +36,7 @@ def pictures(b: int = 3, height: int = 20, width: int = 28) -> torch.Tensor:
 def test_the_recurrent_captioner_is_its_equations():
     model, seen, ids = made("rnn"), pictures(2), torch.tensor([[2, 7, 9], [2, 8, 5]])
     with torch.no_grad():
-        m = model.sight(seen).flatten(1, 2)
+        m = model.image_encoder(seen).flatten(1, 2)
         h = torch.tanh(model.first(m.mean(1)))
         key = model.decoder.attention.mechanism.q.weight  # W^key, one head
         wanted = []
@@ -108,7 +108,7 @@ def test_maps_sum_to_one_over_the_picture_and_are_those_recorded(kind):
     made_ = collate(seen, rows)
     with record(model) as seen_there:
         model(seen, made_.target)
-    calls = [c.weights.mean(1) for c in seen_there.calls if isinstance(c.places.k_at, Grid)]
+    calls = [c.weights.mean(1) for c in seen_there.calls if isinstance(c.qk_positions.k_pos, Grid)]
     wanted = torch.cat(calls, 1) if kind == "rnn" else torch.stack(calls).mean(0)
     np.testing.assert_allclose(maps[1].reshape(5, -1), wanted[1].numpy(), atol=1e-6)
 
@@ -122,7 +122,7 @@ def test_kept_maps_have_gradients(kind):
     maps = stacked(kept, 4)
     assert maps.shape == (4, 2, 35)
     ((1 - maps.sum(1)) ** 2).sum().backward()
-    assert model.sight.eye.stages[0][0].weight.grad.abs().sum() > 0
+    assert model.image_encoder.backbone.stages[0][0].weight.grad.abs().sum() > 0
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -159,7 +159,7 @@ def test_drawn_captions_do_not_hang_on_the_batch(kind):
 
 def test_the_eye_does_not_see_the_other_pictures():
     torch.manual_seed(0)
-    eye, seen = Eye((8, 16), 11).eval(), pictures(3)
+    eye, seen = ConvBackbone((8, 16), 11).eval(), pictures(3)
     with torch.no_grad():
         torch.testing.assert_close(eye(seen)[1], eye(seen[1:2])[0], atol=1e-5, rtol=1e-5)
     assert eye(seen).shape == (3, 5, 7, 11)
@@ -168,12 +168,12 @@ def test_the_eye_does_not_see_the_other_pictures():
 @pytest.mark.parametrize("shape", [(2, 3, 20, 20), (2, 20, 20), (1, 3, 20, 3)])
 def test_what_is_no_picture_is_an_error(shape):
     with pytest.raises(UserError, match="pictures are"):
-        Eye((8, 16), 11)(torch.zeros(shape))
+        ConvBackbone((8, 16), 11)(torch.zeros(shape))
 
 
 def test_what_cannot_look_at_a_picture_is_an_error():
     with pytest.raises(UserError, match="cannot look at a picture"):
-        rnn_captioner.Config(**SMALL, mechanism="synthesizer-dense").build(23)
+        rnn_captioner.RNNCaptionerConfig(**SMALL, mechanism="synthesizer-dense").build(23)
 
 
 @pytest.mark.parametrize(
@@ -194,11 +194,11 @@ def test_pictures_are_classified_with_spatial_self_attention(mechanism, position
 
 def test_a_picture_of_height_one_is_the_layer_on_a_sequence():
     """The blocks of sight over a grid of one row are those over a sequence."""
-    from regard.models.image_encoder import Sight
+    from regard.models.image_encoder import ImageEncoder
 
     torch.manual_seed(0)
-    sight = Sight((8,), 16, layers=2, heads=2, positions="rotary").eval()
+    encoder = ImageEncoder((8,), 16, layers=2, heads=2, positions="rotary").eval()
     x = torch.randn(2, 9, 16)
     with torch.no_grad():
-        for layer in sight.layers:
-            torch.testing.assert_close(layer(x, at=Grid(1, 9)), layer(x), atol=1e-6, rtol=1e-5)
+        for layer in encoder.layers:
+            torch.testing.assert_close(layer(x, position_ids=Grid(1, 9)), layer(x), atol=1e-6, rtol=1e-5)

@@ -12,7 +12,7 @@ from regard.data.read_table import Table
 from regard.errors import UserError
 from regard.inspect import attention_maps, record, token_attribution
 from regard.models import han, self_attentive
-from regard.models.ensemble import Committee
+from regard.models.ensemble import Ensemble
 from regard.tasks.base_run import Run
 from regard.tasks.classify.objective import Classify, DocumentBatch
 from regard.tasks.train import train
@@ -21,19 +21,15 @@ from regard.testing import check_model
 VOCAB, CLASSES = 31, 3
 
 
-def quiet(line: str) -> None:
-    pass
-
-
 def batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     torch.manual_seed(1)
     mask = torch.arange(11) < torch.tensor([11, 7])[:, None]
     return torch.randint(6, VOCAB, mask.shape) * mask, mask, (torch.arange(11) // 5).expand(2, -1)
 
 
-def committee(members: int = 3) -> Committee:
+def committee(members: int = 3) -> Ensemble:
     torch.manual_seed(0)
-    return Committee([han.Config(13, 7, 11).build(VOCAB, CLASSES) for _ in range(members)]).eval()
+    return Ensemble([han.HANConfig(13, 7, 11).build(VOCAB, CLASSES) for _ in range(members)]).eval()
 
 
 def test_keeps_the_contract():
@@ -63,8 +59,8 @@ def test_each_member_is_trained_on_its_own_loss():
 
 def test_penalties_are_the_mean_of_the_members():
     torch.manual_seed(0)
-    config = self_attentive.Config(13, 7, 11, hops=3, penalty=0.5, features=5)
-    model = Committee([config.build(VOCAB, CLASSES) for _ in range(2)]).eval()
+    config = self_attentive.SelfAttentiveConfig(13, 7, 11, hops=3, penalty=0.5, features=5)
+    model = Ensemble([config.build(VOCAB, CLASSES) for _ in range(2)]).eval()
     (total, weight) = model(*batch()).terms["penalty"]
     each = [member(*batch()).terms["penalty"] for member in model.members]
     torch.testing.assert_close(total, (each[0][0] + each[1][0]) / 2)
@@ -97,7 +93,7 @@ def test_from_the_file_to_the_picture(tmp_path: Path):
         "model": {"embed": 12, "hidden": 8, "attention": 8, "ngrams": 2, "table": 50},
         "train": {"steps": 40, "lr": 0.02},
     }
-    run = train("classify", table, model="han", out=tmp_path / "run", settings=settings, progress=False, say=quiet)
+    run = train("classify", table, model="han", out=tmp_path / "run", settings=settings, progress=False)
     again = Run.load(tmp_path / "run")
     assert run.predict("a dreadful day").label == "bad"
     assert again.predict("a dreadful day") == run.predict("a dreadful day")
@@ -111,7 +107,6 @@ def test_from_the_file_to_the_picture(tmp_path: Path):
         origin=tmp_path / "run",
         settings=settings | {"train": {"steps": 1}},
         progress=False,
-        say=quiet,
     )
     assert begun.settings.members == 2
 
@@ -123,7 +118,7 @@ def test_one_run_starts_each_member(tmp_path: Path):
         "model": {"embed": 12, "hidden": 8, "attention": 8},
         "train": {"steps": 1, "lr": 1e-9, "weight_decay": 0.0},
     }
-    one = train("classify", table, model="han", out=tmp_path / "one", settings=shape, progress=False, say=quiet)
+    one = train("classify", table, model="han", out=tmp_path / "one", settings=shape, progress=False)
     two = train(
         "classify",
         table,
@@ -131,7 +126,6 @@ def test_one_run_starts_each_member(tmp_path: Path):
         origin=tmp_path / "one",
         settings=shape | {"members": 2},
         progress=False,
-        say=quiet,
     )
     for i in (0, 1):
         torch.testing.assert_close(
@@ -142,6 +136,6 @@ def test_one_run_starts_each_member(tmp_path: Path):
 def test_what_is_fitted_does_not_vote(tmp_path: Path):
     table = Table(["good day", "bad day"] * 10, ["good", "bad"] * 10, [], "f", 20)
     with pytest.raises(UserError, match="leave them out"):
-        train("classify", table, model="nb-svm", out=tmp_path / "r", settings={"members": 3}, say=quiet)
+        train("classify", table, model="nb-svm", out=tmp_path / "r", settings={"members": 3})
     with pytest.raises(UserError, match="1 or more"):
-        train("classify", table, model="han", out=tmp_path / "r", settings={"members": 0}, say=quiet)
+        train("classify", table, model="han", out=tmp_path / "r", settings={"members": 0})

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from regard.data.read_table import Table
 from regard.errors import UserError
-from regard.inspect import AttentionMap, attends, attention_maps, record, token_attribution
-from regard.layers import redundancy
+from regard.inspect import AttentionMap, attention_maps, find_attention_layers, record, token_attribution
+from regard.layers import hop_penalty
 from regard.models import bilstm, context_han, gated_cnn, han, kim_cnn, nb_svm, self_attentive, strided_cnn
 from regard.tasks.base_run import Run
 from regard.tasks.train import train
@@ -25,15 +25,15 @@ from regard.testing import check_model
 VOCAB, CLASSES = 31, 3
 
 NETS = {
-    "self-attentive": self_attentive.Config(13, 7, 11, hops=3, penalty=0.5, features=5),
-    "self-attentive, no penalty": self_attentive.Config(13, 7, 11, hops=3, penalty=0.0, features=5),
-    "bilstm, last": bilstm.Config(13, 7, 2, pool="last"),
-    "bilstm, attention": bilstm.Config(13, 7, pool="attention"),
-    "cnn": strided_cnn.Config(13, layers=3),
-    "cnn, narrow": strided_cnn.Config(13, layers=2, width=2),
-    "kim-cnn": kim_cnn.Config(13, 7),
-    "gated-cnn": gated_cnn.Config(13, layers=3),
-    "context-han": context_han.Config(13, 7, 11),
+    "self-attentive": self_attentive.SelfAttentiveConfig(13, 7, 11, hops=3, penalty=0.5, features=5),
+    "self-attentive, no penalty": self_attentive.SelfAttentiveConfig(13, 7, 11, hops=3, penalty=0.0, features=5),
+    "bilstm, last": bilstm.BiLSTMConfig(13, 7, 2, pool="last"),
+    "bilstm, attention": bilstm.BiLSTMConfig(13, 7, pool="attention"),
+    "cnn": strided_cnn.StridedCNNConfig(13, layers=3),
+    "cnn, narrow": strided_cnn.StridedCNNConfig(13, layers=2, width=2),
+    "kim-cnn": kim_cnn.KimCNNConfig(13, 7),
+    "gated-cnn": gated_cnn.GatedCNNConfig(13, layers=3),
+    "context-han": context_han.ContextHANConfig(13, 7, 11),
 }
 ATTENTIVE = ["gated-cnn", "self-attentive", "bilstm, attention", "context-han"]
 
@@ -74,7 +74,7 @@ def test_a_batch_without_a_word_is_finite(name: str):
     assert NETS[name].build(VOCAB, CLASSES)(ids, mask & False, sentences).logits.isfinite().all()
 
 
-@pytest.mark.parametrize("config", [han.Config(13, 7, 11), context_han.Config(13, 7, 11)])
+@pytest.mark.parametrize("config", [han.HANConfig(13, 7, 11), context_han.ContextHANConfig(13, 7, 11)])
 def test_empty_sentences_are_passed_over(config):
     """Sentences numbered 0, 3, 4 are those numbered 0, 1, 2."""
     model = config.build(VOCAB, CLASSES).eval()
@@ -101,7 +101,7 @@ def test_a_layer_of_the_language_cnn_is_its_equation():
 
 def test_a_long_document_ends_as_one_place_of_the_language_cnn():
     """With more layers than a document can be halved it is read by all of them, whatever stands beside it."""
-    model = strided_cnn.Config(5, layers=6).build(VOCAB, CLASSES).eval()
+    model = strided_cnn.StridedCNNConfig(5, layers=6).build(VOCAB, CLASSES).eval()
     ids, mask, sentences = batch(3, 40)
     torch.testing.assert_close(
         model(ids, mask, sentences).logits[:1], model(ids[:1, :3], mask[:1, :3], sentences[:1, :3]).logits
@@ -109,7 +109,7 @@ def test_a_long_document_ends_as_one_place_of_the_language_cnn():
 
 
 def test_kim_cnn_takes_the_greatest_over_all_windows_that_hold_a_word():
-    model = kim_cnn.Config(5, maps=4, widths="3", dropout=0.0).build(VOCAB, CLASSES)
+    model = kim_cnn.KimCNNConfig(5, maps=4, widths="3", dropout=0.0).build(VOCAB, CLASSES)
     ids, mask, _ = batch(2, 6)
     x = F.pad(model.embedding(ids[:1, :2]), (0, 0, 2, 2))[0]  # two words, two zeros on either side
     (window,) = model.windows
@@ -122,11 +122,11 @@ def test_kim_cnn_takes_the_greatest_over_all_windows_that_hold_a_word():
 @pytest.mark.parametrize("widths", ["", "3,x", "0"])
 def test_kim_cnn_says_what_widths_are(widths: str):
     with pytest.raises(UserError, match="such as 3,4,5"):
-        kim_cnn.Config(widths=widths).build(VOCAB, CLASSES)
+        kim_cnn.KimCNNConfig(widths=widths).build(VOCAB, CLASSES)
 
 
 def test_the_last_states_are_those_after_the_last_word_of_each_direction():
-    model = bilstm.Config(13, 7, pool="last", dropout=0.0).build(VOCAB, CLASSES)
+    model = bilstm.BiLSTMConfig(13, 7, pool="last", dropout=0.0).build(VOCAB, CLASSES)
     ids, mask, _ = batch(4, 9)
     x = model.embedding(ids[:1, :4])
     _, (onward, _) = model.read.onward(x)
@@ -136,16 +136,16 @@ def test_the_last_states_are_those_after_the_last_word_of_each_direction():
 
 def test_an_unknown_pooling_is_told():
     with pytest.raises(UserError, match="did you mean 'attention'"):
-        bilstm.Config(pool="atention").build(VOCAB, CLASSES)
+        bilstm.BiLSTMConfig(pool="atention").build(VOCAB, CLASSES)
 
 
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        (strided_cnn.Config(dim=0), "convolution: dim must be at least 1, and was given 0"),
-        (context_han.Config(embed=-1), "context-han: embed must be at least 1, and was given -1"),
-        (context_han.Config(hidden=0), "context-han: hidden must be at least 1, and was given 0"),
-        (context_han.Config(attention=0), "context-han: attention must be at least 1, and was given 0"),
+        (strided_cnn.StridedCNNConfig(dim=0), "convolution: dim must be at least 1, and was given 0"),
+        (context_han.ContextHANConfig(embed=-1), "context-han: embed must be at least 1, and was given -1"),
+        (context_han.ContextHANConfig(hidden=0), "context-han: hidden must be at least 1, and was given 0"),
+        (context_han.ContextHANConfig(attention=0), "context-han: attention must be at least 1, and was given 0"),
     ],
 )
 def test_a_size_below_one_is_told(config, said: str):
@@ -157,7 +157,7 @@ def test_a_size_below_one_is_told(config, said: str):
 @pytest.mark.parametrize("smoothing", [0.0, -1.0, float("nan"), float("inf")])
 def test_nb_svm_says_what_smoothing_is(smoothing: float):
     with pytest.raises(UserError, match=f"smoothing must be a number above 0, and was given {smoothing}"):
-        nb_svm.Config(smoothing=smoothing).fit(["good tea", "bad tea"], np.array([0, 1]), 2, 0)
+        nb_svm.NBSVMConfig(smoothing=smoothing).fit(["good tea", "bad tea"], np.array([0, 1]), 2, 0)
 
 
 def test_the_penalty_is_that_of_the_weights_that_are_read():
@@ -174,7 +174,7 @@ def test_the_penalty_is_that_of_the_weights_that_are_read():
 
 def test_context_han_reads_as_its_equations_say():
     """Three sentences of two, one and three words, step by step with loops."""
-    model = context_han.Config(13, 7, 11, dropout=0.0).build(VOCAB, CLASSES)
+    model = context_han.ContextHANConfig(13, 7, 11, dropout=0.0).build(VOCAB, CLASSES)
     ids = torch.randint(6, VOCAB, (1, 6))
     sentences = torch.tensor([[0, 0, 1, 2, 2, 2]])
     h = [
@@ -203,7 +203,7 @@ def test_only_context_han_reads_a_sentence_in_the_light_of_the_others():
     other = ids.clone()
     other[:, :5] = ids[:, :5].flip(0)  # another first sentence; the second is the same
     seen = {}
-    for config in (han.Config(13, 7, 11), context_han.Config(13, 7, 11)):
+    for config in (han.HANConfig(13, 7, 11), context_han.ContextHANConfig(13, 7, 11)):
         model = config.build(VOCAB, CLASSES).eval()
         with torch.no_grad():
             for p in model.parameters():
@@ -212,7 +212,7 @@ def test_only_context_han_reads_a_sentence_in_the_light_of_the_others():
             with record(model) as recording:
                 model(words, mask, sentences)
             for m in attention_maps(recording, 0, {"tokens": 10, "sentences": 2}):
-                seen[type(model).__name__, m.site, name] = m.weights[0]
+                seen[type(model).__name__, m.layer, name] = m.weights[0]
     plain = [seen["HAN", "words.attend", name] for name in ("before", "after")]
     onward = [seen["ContextHAN", "onward.attend", name] for name in ("before", "after")]
     back = [seen["ContextHAN", "back.attend", name] for name in ("before", "after")]
@@ -300,13 +300,12 @@ def run(request, tmp_path_factory) -> Run:
             "data": {"batch_tokens": 512},
         },
         progress=False,
-        say=lambda line: None,
     )
 
 
 def test_learns_in_seconds(run: Run):
     unseen = table(100, 1)
-    assert run.evaluate(unseen, say=lambda line: None)["accuracy"] > 0.95
+    assert run.evaluate(unseen)["accuracy"] > 0.95
 
 
 def test_loads_as_it_was_saved(run: Run):
@@ -318,7 +317,7 @@ def test_loads_as_it_was_saved(run: Run):
 def test_one_can_look_where_there_is_attention(run: Run):
     text = "We sat by the window. The tea was superb. It was spring."
     name = run.settings.model_name
-    if not isinstance(run.model, torch.nn.Module) or not attends(run.model):
+    if not isinstance(run.model, torch.nn.Module) or not find_attention_layers(run.model):
         assert name in ("cnn", "kim-cnn", "nb-svm")
         with pytest.raises(UserError, match=f"'{name}' has no attention"):
             run.look(text)
@@ -346,7 +345,7 @@ def test_hops_overlap_less_with_the_penalty():
     overlap = {}
     for penalty in (0.0, 1.0):
         torch.manual_seed(0)
-        model = self_attentive.Config(16, 12, 12, 4, penalty, 16, dropout=0.0).build(VOCAB, 2)
+        model = self_attentive.SelfAttentiveConfig(16, 12, 12, 4, penalty, 16, dropout=0.0).build(VOCAB, 2)
         step = torch.optim.Adam(model.parameters(), 0.01)
         for _ in range(60):
             out = model(ids, mask)
@@ -359,7 +358,7 @@ def test_hops_overlap_less_with_the_penalty():
         a = seen["pool.attend"]
         overlap[penalty] = ((a[:, 0] @ a[:, 0].transpose(1, 2)).triu(1).sum((1, 2)) / 6).mean().item()
         assert right > 0.95, f"penalty {penalty}: not learned"
-        assert redundancy(a).mean() < 20
+        assert hop_penalty(a).mean() < 20
     assert overlap[1.0] < 0.5 * overlap[0.0], overlap
 
 
@@ -370,7 +369,7 @@ def test_nb_svm_weighs_by_the_log_count_ratio():
     """By hand: good, film and bad have p = (3, 2, 1) and q = (1, 2, 3), so that r = (log 3, 0, -log 3): a word of both
     classes alike is silent, however it is fitted."""
     texts, labels = ["good film", "good good", "bad film", "bad"], np.array([1, 1, 0, 0])
-    model = nb_svm.Config(ngrams=1, min_documents=1).fit(texts, labels, 2, 0)
+    model = nb_svm.NBSVMConfig(ngrams=1, min_documents=1).fit(texts, labels, 2, 0)
     at = model.vectorizer.vocabulary_
     assert model.weight[1, at["film"]] == 0
     assert model.weight[1, at["good"]] > 0 > model.weight[1, at["bad"]]
@@ -381,7 +380,7 @@ def test_nb_svm_weighs_by_the_log_count_ratio():
 def test_nb_svm_names_one_of_several_classes(tmp_path: Path):
     texts = [f"{word} {filler}" for filler in FILLERS for word in ("red", "green", "blue")]
     labels = np.array([0, 1, 3] * len(FILLERS))  # class 2 has no example
-    config = nb_svm.Config()
+    config = nb_svm.NBSVMConfig()
     model = config.fit(texts, labels, 4, 0)
     chances = model.probabilities(["green tea", "blue day", "red", "nothing known?"])
     assert chances[:3].argmax(1).tolist() == [1, 3, 0]

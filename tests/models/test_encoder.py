@@ -12,4 +12,4 @@ from regard.models import transformer_classifier
 def test_sizes_below_one_are_told(sizes):
     ((name, given),) = sizes.items()
     with pytest.raises(UserError, match=f"{name} must be at least 1, and was given {given}"):
-        transformer_classifier.Config(**{"dim": 12, "heads": 2, **sizes}).build(31, 3)
+        transformer_classifier.TransformerClassifierConfig(**{"dim": 12, "heads": 2, **sizes}).build(31, 3)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard.data.read_table import Table
-from regard.data.word_shape import joined
+from regard.data.word_shape import pack_shapes
 from regard.layers.ngram_log_ratios import NEVER
 from regard.models import han
 from regard.tasks.base_run import Run
@@ -17,23 +17,19 @@ TEXTS = ["we saw the Bush", "we saw the bush"] * 40
 TABLE = Table(TEXTS, ["man", "plant"] * 40, [], "f", 80)
 
 
-def quiet(message: str) -> None:
-    pass
-
-
 def trained(out: Path, **more):
     model = {"embed": 8, "hidden": 8, "attention": 8, "dropout": 0.0, **more}
     settings = {"model": model, "train": {"steps": 60, "lr": 0.02, "evaluate_every": 60}}
-    return train("classify", TABLE, model="han", out=out, settings=settings, progress=False, say=quiet)
+    return train("classify", TABLE, model="han", out=out, settings=settings, progress=False)
 
 
-@pytest.mark.parametrize("more", [{"case": 4}, {"case": 4, "ngrams": 2, "table": 50, "ngram_dropout": 0.0}])
+@pytest.mark.parametrize("more", [{"word_shape": 4}, {"word_shape": 4, "ngrams": 2, "table": 50, "ngram_dropout": 0.0}])
 def test_learns_from_capitals(more: dict, tmp_path: Path):
     run = trained(tmp_path / "run", **more)
     for one in (run, Run.load(tmp_path / "run")):
         assert one.predict("we saw the Bush").label == "man"
         assert one.predict("we saw the bush").label == "plant"
-    assert run.evaluate(TABLE, say=quiet)["accuracy"] == 1.0
+    assert run.evaluate(TABLE)["accuracy"] == 1.0
     shown = run.look("we saw the Bush", faithful=False).data
     assert [token["text"] for token in shown["tokens"]] == ["we", "saw", "the", "Bush"]
 
@@ -45,13 +41,13 @@ def test_without_it_both_are_one_word(tmp_path: Path):
 
 def test_words_are_looked_up_by_themselves():
     torch.manual_seed(0)
-    model = han.Config(embed=8, hidden=8, attention=8, case=4).build(20, 3).eval()
+    model = han.HANConfig(embed=8, hidden=8, attention=8, word_shape=4).build(20, 3).eval()
     words, mask = torch.tensor([[7, 8]]), torch.ones(1, 2, dtype=torch.bool)
-    ids = torch.from_numpy(joined(words.numpy(), np.array([[0, 2]])))
+    ids = torch.from_numpy(pack_shapes(words.numpy(), np.array([[0, 2]])))
     sentences = torch.zeros(1, 2).long()
     told = model(ids, mask, sentences).logits
     with torch.no_grad():
-        model.case.weight[2] = model.case.weight[0]
+        model.word_shape.weight[2] = model.word_shape.weight[0]
     as_others = model(ids, mask, sentences).logits
     assert not torch.equal(told, as_others)
     torch.testing.assert_close(as_others, model(words, mask, sentences).logits)
@@ -59,12 +55,12 @@ def test_words_are_looked_up_by_themselves():
 
 def test_n_grams_are_counted_of_words_however_they_are_written():
     words = np.array([7, 8, 9, 7, 8, 9], np.int32)
-    written = joined(words, np.array([1, 0, 2, 0, 0, 3], np.int32))
+    written = pack_shapes(words, np.array([1, 0, 2, 0, 0, 3], np.int32))
     starts, labels = np.array([0, 3, 6]), np.eye(2)
     tables = []
     for ids in (words, written):
-        model = han.Config(embed=8, hidden=8, attention=8, case=4, ngrams=2, table=20).build(20, 2)
-        model.see(ids, starts, labels)
+        model = han.HANConfig(embed=8, hidden=8, attention=8, word_shape=4, ngrams=2, table=20).build(20, 2)
+        model.fit_training_data(ids, starts, labels)
         assert model.ngrams is not None
         tables.append(model.ngrams.keys)
     assert torch.equal(*tables)

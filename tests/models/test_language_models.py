@@ -29,18 +29,18 @@ def shaken(model: nn.Module) -> nn.Module:
 
 
 MODELS = {
-    "gpt": lambda: gpt.Config(dim=20, layers=2, heads=2).build(V),
-    "cnn": lambda: causal_cnn.Config(dim=19, layers=5, width=3, cycle=2).build(V),
-    "bert": lambda: bert.Config(dim=20, hidden=29, layers=2, heads=2, positions="rotary").build(V),
-    "preln-bert": lambda: preln_bert.Config(dim=20, hidden=29, layers=2, heads=2).build(V),
-    "birnn": lambda: birnn.Config(dim=19, hidden=17, layers=2).build(V),
-    "birnn, gru": lambda: birnn.Config(dim=19, hidden=17, layers=3, cell="gru").build(V),
-    "birnn, spelt": lambda: spelt(birnn.Config(dim=19, hidden=17, spelling=53).build(V)),
+    "gpt": lambda: gpt.GPTConfig(dim=20, layers=2, heads=2).build(V),
+    "cnn": lambda: causal_cnn.CausalCNNConfig(dim=19, layers=5, width=3, cycle=2).build(V),
+    "bert": lambda: bert.BERTConfig(dim=20, hidden=29, layers=2, heads=2, positions="rotary").build(V),
+    "preln-bert": lambda: preln_bert.PreLNBERTConfig(dim=20, hidden=29, layers=2, heads=2).build(V),
+    "birnn": lambda: birnn.BiRNNConfig(dim=19, hidden=17, layers=2).build(V),
+    "birnn, gru": lambda: birnn.BiRNNConfig(dim=19, hidden=17, layers=3, cell="gru").build(V),
+    "birnn, spelt": lambda: spelt(birnn.BiRNNConfig(dim=19, hidden=17, subword_buckets=53).build(V)),
 }
 
 
 def spelt(model: birnn.BiRNN) -> nn.Module:
-    model.spell([f"word{i}" for i in range(V)])
+    model.set_vocabulary([f"word{i}" for i in range(V)])
     return model
 
 
@@ -91,14 +91,14 @@ def test_stacked_two_way_layers_would_leak():
         def forward(self, x, lengths):
             return self.second(self.first(x, lengths))[0]
 
-    model = birnn.Config(dim=19, hidden=16).build(V)
+    model = birnn.BiRNNConfig(dim=19, hidden=16).build(V)
     model.read = Stacked(model.read)
     assert changed_at(shaken(model), 5)[5]
 
 
 def test_a_blank_comes_from_both_sides():
     """e[w] · (W→ h→[t-1] + W← h←[t+1]) + b[w], worked out by hand."""
-    model, ids = shaken(birnn.Config(dim=19, hidden=17, cell="gru").build(V)), text(2)
+    model, ids = shaken(birnn.BiRNNConfig(dim=19, hidden=17, cell="gru").build(V)), text(2)
     with torch.no_grad():
         x = model.embed(ids)
         onward = model.read.onward(x[:, :4])[0][:, -1]
@@ -110,7 +110,7 @@ def test_a_blank_comes_from_both_sides():
 
 def test_a_blank_among_some_words_is_a_blank_among_all():
     """Told from every word it is the cross-entropy; told from some, that is what comes out in the mean of Z."""
-    model, ids = shaken(birnn.Config(dim=19, hidden=17).build(V)), text(2)
+    model, ids = shaken(birnn.BiRNNConfig(dim=19, hidden=17).build(V)), text(2)
     wanted, places = ids.flatten(), torch.arange(ids.numel())
     with torch.no_grad():
         exact = nn.functional.cross_entropy(model(ids).flatten(0, 1), wanted, reduction="none")
@@ -171,7 +171,7 @@ def test_pre_norm_keeps_the_contract():
 
 @pytest.mark.parametrize(
     "config",
-    [birnn.Config(hidden=0), birnn.Config(cell="rnn"), causal_cnn.Config(layers=0), causal_cnn.Config(width=0)],
+    [birnn.BiRNNConfig(hidden=0), birnn.BiRNNConfig(cell="rnn"), causal_cnn.CausalCNNConfig(layers=0), causal_cnn.CausalCNNConfig(width=0)],
 )
 def test_sizes_that_cannot_be_meant(config):
     with pytest.raises(UserError):

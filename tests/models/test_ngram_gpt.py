@@ -19,7 +19,7 @@ VOCAB = 23
 
 def net(**more) -> ngram_gpt.NGramGPT:
     torch.manual_seed(0)
-    made = ngram_gpt.Config(dim=24, layers=2, heads=2, ngrams=3, table=600, **more).build(VOCAB)
+    made = ngram_gpt.NGramGPTConfig(dim=24, layers=2, heads=2, ngrams=3, table=600, **more).build(VOCAB)
     with torch.no_grad():
         for p in made.parameters():
             p.add_(0.3 * torch.randn_like(p))
@@ -57,7 +57,7 @@ def test_buckets_lie_in_the_table_and_are_filled_evenly(table: int):
 
 
 def test_it_starts_as_the_plain_gpt():
-    made = ngram_gpt.Config(dim=24, layers=2, heads=2).build(VOCAB)
+    made = ngram_gpt.NGramGPTConfig(dim=24, layers=2, heads=2).build(VOCAB)
     ids = torch.randint(6, VOCAB, (2, 9))
     torch.testing.assert_close(made.words(ids), made.embed(ids))
 
@@ -114,8 +114,7 @@ def test_triples_are_learnt_at_once(tmp_path: Path):
     }
     run = regard.train(
         "language", tmp_path / "text.txt", model="ngram-gpt", out=tmp_path / "run", settings=settings, progress=False,
-        say=lambda line: None,
-    )  # fmt: skip
+        )  # fmt: skip
     assert run.metrics["loss"] < 0.35
     assert regard.load(run.folder).metrics == run.metrics
 
@@ -149,20 +148,19 @@ def test_an_adaptive_head_is_trained_and_measured(tmp_path: Path):
     }
     run = regard.train(
         "language", tmp_path / "text.txt", model="ngram-gpt", out=tmp_path / "run", settings=settings, progress=False,
-        say=lambda line: None,
-    )  # fmt: skip
+        )  # fmt: skip
     assert run.metrics["word_perplexity"] < 1.3
     again = regard.load(run.folder)
-    assert again.evaluate(tmp_path / "text.txt", say=lambda line: None)["word_perplexity"] < 1.3
+    assert again.evaluate(tmp_path / "text.txt")["word_perplexity"] < 1.3
     assert again.generate("one two", tokens=3, temperature=0.0)[0].text.split()[:3] == ["three", "four", "five"]
 
 
 def test_what_cannot_be_meant():
     with pytest.raises(UserError, match="must rise"):
-        ngram_gpt.Config(cuts=(15, 9)).build(VOCAB)
+        ngram_gpt.NGramGPTConfig(cuts=(15, 9)).build(VOCAB)
     with pytest.raises(UserError, match="vocabulary of 23"):
-        ngram_gpt.Config(cuts=(9, 99)).build(VOCAB)
+        ngram_gpt.NGramGPTConfig(cuts=(9, 99)).build(VOCAB)
     with pytest.raises(UserError, match="ngrams=1"):
-        ngram_gpt.Config(ngrams=1).build(VOCAB)
+        ngram_gpt.NGramGPTConfig(ngrams=1).build(VOCAB)
     with pytest.raises(UserError, match="table"):
-        ngram_gpt.Config(table=0).build(VOCAB)
+        ngram_gpt.NGramGPTConfig(table=0).build(VOCAB)

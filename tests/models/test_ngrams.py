@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import UserError
-from regard.layers.ngram_log_ratios import NGrams, count, folds_of
+from regard.layers.ngram_log_ratios import NGramLogRatios, count, folds_of
 from regard.models import han, ngram_attention
-from regard.models.data_hooks import Sees
+from regard.models.data_hooks import UsesTrainingData
 from regard.testing import check_model
 
 VOCAB = 50
@@ -34,8 +34,8 @@ TEXTS = [[7, 8, 9], [7, 8], [8, 7, 9], [9, 9, 10]]
 LABELS = np.eye(2)[[1, 1, 0, 0]]
 
 
-def filled(**settings: int) -> NGrams:
-    layer = NGrams(VOCAB, 2, table=40, most=2, **settings)
+def filled(**settings: int) -> NGramLogRatios:
+    layer = NGramLogRatios(VOCAB, 2, table=40, most=2, **settings)
     layer.fill(*flat(TEXTS), LABELS)
     return layer.eval()
 
@@ -63,7 +63,7 @@ def test_a_pair_does_not_reach_into_the_next_text():
 
 def test_training_never_uses_what_the_document_itself_adds():
     """The ratios a document is trained with do not change when its own label does."""
-    layer, other = NGrams(VOCAB, 2, table=40, dropout=0.0), NGrams(VOCAB, 2, table=40, dropout=0.0)
+    layer, other = NGramLogRatios(VOCAB, 2, table=40, dropout=0.0), NGramLogRatios(VOCAB, 2, table=40, dropout=0.0)
     turned = LABELS.copy()
     turned[0] = turned[0][::-1]
     layer.fill(*flat(TEXTS), LABELS)
@@ -104,31 +104,31 @@ def test_counts_are_those_of_a_plain_count(found: list[list[int]]):
 
 
 def test_the_most_frequent_are_kept():
-    layer = NGrams(VOCAB, 2, table=2, most=2)
+    layer = NGramLogRatios(VOCAB, 2, table=2, most=2)
     layer.fill(*flat(TEXTS), LABELS)
     assert layer.keys.tolist() == [7, 8]  # three texts each, as 9, which is later; not the pair of two texts
 
 
 def test_impossible_settings_are_refused():
     with pytest.raises(UserError, match="too many to number"):
-        NGrams(10**7, 2, table=10, most=3)
+        NGramLogRatios(10**7, 2, table=10, most=3)
     with pytest.raises(UserError, match="2 folds or more"):
-        NGrams(VOCAB, 2, table=10, folds=1)
+        NGramLogRatios(VOCAB, 2, table=10, folds=1)
     with pytest.raises(RuntimeError, match="not counted"):
-        NGrams(VOCAB, 2, table=10).train()(*padded(TEXTS))
+        NGramLogRatios(VOCAB, 2, table=10).train()(*padded(TEXTS))
 
 
 @pytest.mark.parametrize(
     "config",
-    [ngram_attention.Config(embed=7, attention=5, table=40), han.Config(embed=5, hidden=4, ngrams=3, table=40)],
+    [ngram_attention.NGramAttentionConfig(embed=7, attention=5, table=40), han.HANConfig(embed=5, hidden=4, ngrams=3, table=40)],
 )
-def test_models_with_ngrams_keep_the_contract(config: ngram_attention.Config | han.Config):
+def test_models_with_ngrams_keep_the_contract(config: ngram_attention.NGramAttentionConfig | han.HANConfig):
     torch.manual_seed(0)
     model = config.build(VOCAB, 3)
-    assert isinstance(model, Sees)
+    assert isinstance(model, UsesTrainingData)
     rng = np.random.default_rng(0)
     made = [rng.integers(1, VOCAB, 9).tolist() for _ in range(6)]
-    model.see(*flat(made), np.eye(3)[[0, 1, 2, 0, 1, 2]])
+    model.fit_training_data(*flat(made), np.eye(3)[[0, 1, 2, 0, 1, 2]])
     for parameter in model.parameters():  # so that all ways are open
         torch.nn.init.normal_(parameter, std=0.3)
     ids, mask = padded([made[0], made[1][:5], made[2][:2]])
@@ -136,8 +136,8 @@ def test_models_with_ngrams_keep_the_contract(config: ngram_attention.Config | h
 
 
 def test_ngram_attention_starts_as_naive_bayes():
-    model = ngram_attention.Config(table=40, ngrams=2).build(VOCAB, 2)
-    model.see(*flat(TEXTS), LABELS)
+    model = ngram_attention.NGramAttentionConfig(table=40, ngrams=2).build(VOCAB, 2)
+    model.fit_training_data(*flat(TEXTS), LABELS)
     ids, mask = padded(TEXTS)
     ratios = model.eval().ngrams(ids, mask)
     mean = ratios.sum(2).sum(1) / mask.sum(1, keepdim=True)

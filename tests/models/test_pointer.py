@@ -6,20 +6,20 @@ import numpy as np
 import torch
 
 from regard.data import tokenizer
-from regard.data.qa_pages import page
+from regard.data.qa_pages import build_passage
 from regard.inspect import record
 from regard.models import span_reader
 from regard.tasks.recall.extractive_qa import collate, pointed, read
 
 PATTERN = ("Where was", "born?")
 TEXTS = ["Ada was born in London .", "He is a painter born in Beirut, Lebanon , and lives in Rome ."]
-WORDS = tokenizer.train(TEXTS, "words", 60)
-PAGES = [page(PATTERN, name, text, WORDS, "Beirut") for name, text in zip(["Ada", "Nabil Kanso"], TEXTS, strict=True)]
+WORDS = tokenizer.train_tokenizer(TEXTS, "words", 60)
+PAGES = [build_passage(PATTERN, name, text, WORDS, "Beirut") for name, text in zip(["Ada", "Nabil Kanso"], TEXTS, strict=True)]
 
 
-def model() -> span_reader.Pointer:
+def model() -> span_reader.SpanReader:
     torch.manual_seed(0)
-    return span_reader.Config(dim=24, layers=2, heads=2, hidden=32).build(WORDS.size).eval()
+    return span_reader.SpanReaderConfig(dim=24, layers=2, heads=2, hidden=32).build(WORDS.size).eval()
 
 
 def test_chances_sum_to_one_over_the_sentence():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import regard
 from regard.errors import UserError
-from regard.layers.subword_embedding import LENGTHS, MOST, Spelling, buckets, spelt
+from regard.layers.subword_embedding import LENGTHS, MOST, SubwordEmbedding, buckets, spelt
 from regard.models import birnn
 from regard.tasks import warm_start
 from regard.tasks.build_settings import resolve
@@ -50,7 +50,7 @@ def test_many_words_are_cut_into_chunks_without_a_seam(monkeypatch: pytest.Monke
 
 
 def test_a_word_is_the_sum_of_its_runs():
-    layer = Spelling(4, ROWS, 5)
+    layer = SubwordEmbedding(4, ROWS, 5)
     assert layer(torch.arange(4)).abs().sum() == 0  # nothing is known of the letters yet
     layer.spell(["", "cat", "cats", "a" * 500])
     rows = torch.tensor(runs_of("cats")) - 1
@@ -66,7 +66,7 @@ def test_a_word_is_the_sum_of_its_runs():
 
 
 def test_gradients_reach_the_runs_of_the_words_and_no_others():
-    layer = Spelling(3, ROWS, 5)
+    layer = SubwordEmbedding(3, ROWS, 5)
     layer.spell(["", "cat", "dog"])
     layer(torch.tensor([1, 1])).sum().backward()
     assert layer.pieces.weight.grad is not None
@@ -78,12 +78,12 @@ def test_every_way_to_the_words_has_their_letters():
     """Said of all words, told from some, and the input itself."""
     torch.manual_seed(0)
     vocab = ["", "", *(f"w{i}" for i in range(20))]
-    model = birnn.Config(dim=8, hidden=6, spelling=50).build(len(vocab)).eval()
-    model.spell(vocab)
+    model = birnn.BiRNNConfig(dim=8, hidden=6, subword_buckets=50).build(len(vocab)).eval()
+    model.set_vocabulary(vocab)
     ids = torch.randint(2, len(vocab), (2, 9))
-    plain = birnn.Config(dim=8, hidden=6).build(len(vocab)).eval()
-    folded = {k: v for k, v in model.state_dict().items() if not k.startswith("spelling.")}
-    folded["embed.weight"] = folded["embed.weight"] + spelt(model.spelling.pieces.weight, model.spelling.runs)
+    plain = birnn.BiRNNConfig(dim=8, hidden=6).build(len(vocab)).eval()
+    folded = {k: v for k, v in model.state_dict().items() if not k.startswith("subwords.")}
+    folded["embed.weight"] = folded["embed.weight"] + spelt(model.subwords.pieces.weight, model.subwords.runs)
     plain.load_state_dict(folded)
     torch.testing.assert_close(model(ids), plain(ids))
     given = {"places": torch.arange(18), "targets": ids.flatten(), "others": torch.arange(5, 15)}
@@ -104,11 +104,11 @@ def test_a_classifier_starts_from_words_with_their_letters(cell: str, partner: s
         "corruption": {"sampled": 6},
         "tokenizer": {"kind": "words", "vocab": 40},
         "data": {"block": 16, "batch_tokens": 128},
-        "model": {"name": "birnn", "dim": 8, "hidden": 6, "cell": cell, "spelling": 64},
+        "model": {"name": "birnn", "dim": 8, "hidden": 6, "cell": cell, "subword_buckets": 64},
     }
-    run = regard.train("language", text, settings=settings, steps=20, out=tmp_path / "words", progress=False, say=len)
+    run = regard.train("language", text, settings=settings, steps=20, out=tmp_path / "words", progress=False)
     again = regard.load(tmp_path / "words")
-    assert (again.model.spelling.runs > 0).any(1)[6:].all()
+    assert (again.model.subwords.runs > 0).any(1)[6:].all()
     assert run.fill("the [MASK] danced") == again.fill("the [MASK] danced")
     tree = {"origin": str(run.folder), "data": {"train": str(reviews)}}
     chosen = resolve("classify", warm_start.adopt("classify", tree))
@@ -116,15 +116,15 @@ def test_a_classifier_starts_from_words_with_their_letters(cell: str, partner: s
     net = chosen.model.build(run.config["vocab"], 2)
     account = warm_start.transfer(net, chosen)
     assert "embedding.weight" in account.loaded
-    assert not any("spelling" in name for name in account.skipped)
+    assert not any("subwords" in name for name in account.skipped)
     every = torch.arange(1, run.config["vocab"])
     torch.testing.assert_close(net.embedding(every), run.model.look_up(every))
     more = {key: value for key, value in settings.items() if key != "tokenizer"}
-    given = {"origin": run.folder, "steps": 1, "out": tmp_path / "more", "progress": False, "say": len}
+    given = {"origin": run.folder, "steps": 1, "out": tmp_path / "more", "progress": False}
     begun = regard.train("language", text, settings=more, **given)
-    assert any("spelling" in name for name in begun.config["origin"]["loaded"])
+    assert any("subwords" in name for name in begun.config["origin"]["loaded"])
 
 
 def test_rows_must_be_some():
     with pytest.raises(UserError, match="rows must be at least 1"):
-        birnn.Config(spelling=-3).build(20)
+        birnn.BiRNNConfig(subword_buckets=-3).build(20)

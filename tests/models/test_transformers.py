@@ -43,7 +43,7 @@ def shake(model: nn.Module) -> nn.Module:
     [
         (lambda: bert.BERT(bert.BASE), 110_106_428),  # BertForPreTraining of bert-base-uncased
         (lambda: gpt.GPT(gpt.GPT2), 124_439_808),  # gpt2
-        (lambda: t5.T5(t5.Config()), 60_506_624),  # t5-small
+        (lambda: t5.T5(t5.T5Config()), 60_506_624),  # t5-small
         (lambda: transformer.Transformer(transformer.BASE), 63_082_496 + 37_000),  # the paper's base, and the bias
     ],
 )
@@ -53,26 +53,26 @@ def test_the_papers_sizes(build, parameters):
 
 
 STARTS = [
-    (lambda: bert.BERT(bert.Config(V, 96, 192, 2, 2)), {"embed": 0.02, "layers.1.feed.down": 0.02, "pooler": 0.02}),
+    (lambda: bert.BERT(bert.BERTConfig(V, 96, 192, 2, 2)), {"embed": 0.02, "layers.1.ffn.down": 0.02, "pooler": 0.02}),
     (
-        lambda: gpt.GPT(gpt.Config(V, 96, 8, 2)),  # parts that are added start smaller by sqrt(2 · 8)
-        {"embed": 0.02, "layers.3.feed.up": 0.02, "layers.3.feed.down": 0.005, "layers.3.attention.out": 0.005},
+        lambda: gpt.GPT(gpt.GPTConfig(V, 96, 8, 2)),  # parts that are added start smaller by sqrt(2 · 8)
+        {"embed": 0.02, "layers.3.ffn.up": 0.02, "layers.3.ffn.down": 0.005, "layers.3.attention.out": 0.005},
     ),
     (
-        lambda: transformer.Transformer(transformer.Config(V, 96, 192, 1)),  # Xavier's deviation: sqrt(2 / (in + out))
-        {"embed": 96**-0.5, "encoder.0.feed.up": (2 / 288) ** 0.5, "decoder.0.source.out": (2 / 192) ** 0.5},
+        lambda: transformer.Transformer(transformer.TransformerConfig(V, 96, 192, 1)),  # Xavier's deviation: sqrt(2 / (in + out))
+        {"embed": 96**-0.5, "encoder.0.ffn.up": (2 / 288) ** 0.5, "decoder.0.cross_attention.out": (2 / 192) ** 0.5},
     ),
     (
-        lambda: marian.Marian(marian.Config(V, 96, 192, 1, heads=2)),
-        {"embed": 96**-0.5, "encoder.0.feed.up": (2 / 288) ** 0.5, "decoder.0.source.out": (2 / 192) ** 0.5},
+        lambda: marian.Marian(marian.MarianConfig(V, 96, 192, 1, heads=2)),
+        {"embed": 96**-0.5, "encoder.0.ffn.up": (2 / 288) ** 0.5, "decoder.0.cross_attention.out": (2 / 192) ** 0.5},
     ),
     (
-        lambda: t5.T5(t5.Config(V, 96, 192, 1, heads=2, key_width=24)),
+        lambda: t5.T5(t5.T5Config(V, 96, 192, 1, heads=2, key_width=24)),
         {
             "embed": 1.0,
-            "encoder.0.feed.up": 96**-0.5,
-            "encoder.0.feed.down": 192**-0.5,
-            "decoder.0.source.out": 48**-0.5,
+            "encoder.0.ffn.up": 96**-0.5,
+            "encoder.0.ffn.down": 192**-0.5,
+            "decoder.0.cross_attention.out": 48**-0.5,
         },
     ),
 ]
@@ -98,7 +98,7 @@ def test_a_config_has_few_fields_and_is_frozen(module):
 
 @pytest.mark.parametrize(("mechanism", "positions"), PAIRS)
 def test_gpt_by_steps_equals_all_at_once_and_sees_no_future(mechanism, positions):
-    model = shake(gpt.GPT(gpt.Config(V, 12, 2, 2, mechanism=mechanism, positions=positions)))
+    model = shake(gpt.GPT(gpt.GPTConfig(V, 12, 2, 2, mechanism=mechanism, positions=positions)))
     ids = words(M)
     with torch.no_grad():
         want = model(ids)
@@ -115,13 +115,13 @@ def test_gpt_by_steps_equals_all_at_once_and_sees_no_future(mechanism, positions
 @pytest.mark.parametrize(("mechanism", "positions"), PAIRS)
 def test_gpt_goes_on_from_rows_of_unequal_length(mechanism, positions):
     """Padding on the left: it is hidden from every later step, and each row goes on from where it stands."""
-    model = shake(gpt.GPT(gpt.Config(V, 12, 2, 2, mechanism=mechanism, positions=positions)))
+    model = shake(gpt.GPT(gpt.GPTConfig(V, 12, 2, 2, mechanism=mechanism, positions=positions)))
     ids, lengths = words(M), torch.tensor([5, 2, 1])
     mask = torch.arange(M) >= 5 - lengths[:, None]
     at = (torch.arange(M) - 5 + lengths[:, None]).clamp(min=0)
     with torch.no_grad():
-        want = model(ids, mask=mask, at=at)
-        logits, past = model.step(ids[:, :5], mask=mask[:, :5], at=at[:, :5])
+        want = model(ids, mask=mask, position_ids=at)
+        logits, past = model.step(ids[:, :5], mask=mask[:, :5], position_ids=at[:, :5])
         got = [logits]
         for t in range(5, M):
             logits, past = model.step(ids[:, t : t + 1], past)
@@ -135,7 +135,7 @@ def test_gpt_goes_on_from_rows_of_unequal_length(mechanism, positions):
     ("mechanism", "positions"), [*[(m, "sinusoidal") for m in MECHANISMS], ("dot", "rotary"), ("dot", "t5")]
 )
 def test_transformer_by_steps_equals_all_at_once_and_padding_is_invisible(mechanism, positions, norm):
-    config = transformer.Config(V, 12, 20, 2, 1, 2, mechanism=mechanism, positions=positions, norm=norm)
+    config = transformer.TransformerConfig(V, 12, 20, 2, 1, 2, mechanism=mechanism, positions=positions, norm=norm)
     model = shake(transformer.Transformer(config))
     source, target = words(M), words(N, 1)
     mask = torch.arange(M)[None] < torch.tensor([M, 5, 2])[:, None]
@@ -155,26 +155,26 @@ def test_transformer_by_steps_equals_all_at_once_and_padding_is_invisible(mechan
 
 def test_transformer_equals_torch():
     """The paper's own blocks: torch.nn's layers, given the same weights, give the same states."""
-    model = shake(transformer.Transformer(transformer.Config(V, 12, 20, 1, 1, 2)))
+    model = shake(transformer.Transformer(transformer.TransformerConfig(V, 12, 20, 1, 1, 2)))
     options = {"dim_feedforward": 20, "dropout": 0.0, "batch_first": True}
     encoder, decoder = nn.TransformerEncoderLayer(12, 2, **options), nn.TransformerDecoderLayer(12, 2, **options)
     with torch.no_grad():
         for ours, theirs in ((model.encoder[0], encoder), (model.decoder[0], decoder)):
             attentions = [(ours.attention, theirs.self_attn)]
-            norms = [(ours.around_attention.norm, theirs.norm1)]
+            norms = [(ours.attention_residual.norm, theirs.norm1)]
             if isinstance(theirs, nn.TransformerDecoderLayer):
-                attentions.append((ours.source, theirs.multihead_attn))
-                norms += [(ours.around_source.norm, theirs.norm2), (ours.around_feed.norm, theirs.norm3)]
+                attentions.append((ours.cross_attention, theirs.multihead_attn))
+                norms += [(ours.cross_attention_residual.norm, theirs.norm2), (ours.ffn_residual.norm, theirs.norm3)]
             else:
-                norms.append((ours.around_feed.norm, theirs.norm2))
+                norms.append((ours.ffn_residual.norm, theirs.norm2))
             for a, b in attentions:
                 b.in_proj_weight.copy_(a.mechanism.qkv.weight)
                 b.in_proj_bias.copy_(a.mechanism.qkv.bias)
                 b.out_proj.load_state_dict(a.out.state_dict())
             for a, b in norms:
                 b.load_state_dict(a.state_dict())
-            theirs.linear1.load_state_dict(ours.feed.up.state_dict())
-            theirs.linear2.load_state_dict(ours.feed.down.state_dict())
+            theirs.linear1.load_state_dict(ours.ffn.up.state_dict())
+            theirs.linear2.load_state_dict(ours.ffn.down.state_dict())
         source, target = words(M), words(N, 1)
         mask = torch.arange(M)[None] < torch.tensor([M, 5, 2])[:, None]
         embed = lambda ids: model.positions.embed(12**0.5 * model.embed(ids), range(ids.shape[1]))  # noqa: E731
@@ -186,7 +186,7 @@ def test_transformer_equals_torch():
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_bert_padding_and_batch_mates_are_invisible(mechanism):
-    config = bert.Config(V, 12, 20, 2, 2, mechanism=mechanism, positions="learned:length=16")
+    config = bert.BERTConfig(V, 12, 20, 2, 2, mechanism=mechanism, positions="learned:length=16")
     model = shake(bert.BERT(config))
     ids, mask = words(M), torch.arange(M)[None] < torch.tensor([M, 5, 2])[:, None]
     with torch.no_grad():
@@ -199,17 +199,17 @@ def test_every_parameter_gets_a_gradient():
     ids, target, segments = words(N), words(N, 1), torch.arange(N).expand(3, N) // 4
     models = {
         "bert": (
-            bert.BERT(bert.Config(V, 12, 20, 2, 2)),
+            bert.BERT(bert.BERTConfig(V, 12, 20, 2, 2)),
             lambda m: sum(o.square().sum() for o in m(ids, segments=segments)),
         ),
-        "gpt": (gpt.GPT(gpt.Config(V, 12, 2, 2, positions="t5")), lambda m: m(ids).square().sum()),
+        "gpt": (gpt.GPT(gpt.GPTConfig(V, 12, 2, 2, positions="t5")), lambda m: m(ids).square().sum()),
         "transformer": (
-            transformer.Transformer(transformer.Config(V, 12, 20, 2, 1, 2)),
+            transformer.Transformer(transformer.TransformerConfig(V, 12, 20, 2, 1, 2)),
             lambda m: m(ids, target).square().sum(),
         ),
-        "marian": (marian.Marian(marian.Config(V, 12, 20, 2, 1, 2)), lambda m: m(ids, target).square().sum()),
+        "marian": (marian.Marian(marian.MarianConfig(V, 12, 20, 2, 1, 2)), lambda m: m(ids, target).square().sum()),
         "t5": (
-            t5.T5(t5.Config(V, 12, 20, 2, 1, 2, 5, gated=True, tied=False)),
+            t5.T5(t5.T5Config(V, 12, 20, 2, 1, 2, 5, gated=True, tied=False)),
             lambda m: m(ids, target).square().sum(),
         ),
     }
@@ -221,28 +221,28 @@ def test_every_parameter_gets_a_gradient():
 
 
 def test_every_place_of_attention_has_a_name():
-    model = transformer.Transformer(transformer.Config(V, 12, 20, 2, 1, 2))
+    model = transformer.Transformer(transformer.TransformerConfig(V, 12, 20, 2, 1, 2))
     with record(model) as seen:
         model(words(M), words(N, 1))
-    assert seen.sites == [
+    assert seen.layers == [
         "encoder.0.attention.attend",
         "encoder.1.attention.attend",
         "decoder.0.attention.attend",
-        "decoder.0.source.attend",
+        "decoder.0.cross_attention.attend",
     ]
-    assert seen["decoder.0.source.attend"].shape == (3, 2, N, M)
-    assert seen.at("decoder.0.source.attend")[0].places.columns == "source"
+    assert seen["decoder.0.cross_attention.attend"].shape == (3, 2, N, M)
+    assert seen.calls_of("decoder.0.cross_attention.attend")[0].qk_positions.key_axis == "source"
 
 
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: gpt.GPT(gpt.Config(V, 12, 1, 5)), "5 heads do not divide the width 12"),
-        (lambda: gpt.GPT(gpt.Config(V, 12, 1, 2, activation="gleu")), "did you mean 'gelu'"),
-        (lambda: gpt.GPT(gpt.Config(V, 12, 1, 2, mechanism="dott")), "did you mean 'dot'"),
-        (lambda: gpt.GPT(gpt.Config(V, 12, 1, 2, mechanism="relative", positions="rotary")), "cannot use 'rotary'"),
-        (lambda: transformer.Transformer(transformer.Config(V, norm="past")), "did you mean 'post'"),
-        (lambda: gpt.GPT(gpt.Config(V, 12, 1, 2, positions="learned:length=4"))(words(N)), "places 0 to 3"),
+        (lambda: gpt.GPT(gpt.GPTConfig(V, 12, 1, 5)), "5 heads do not divide the width 12"),
+        (lambda: gpt.GPT(gpt.GPTConfig(V, 12, 1, 2, activation="gleu")), "did you mean 'gelu'"),
+        (lambda: gpt.GPT(gpt.GPTConfig(V, 12, 1, 2, mechanism="dott")), "did you mean 'dot'"),
+        (lambda: gpt.GPT(gpt.GPTConfig(V, 12, 1, 2, mechanism="relative", positions="rotary")), "cannot use 'rotary'"),
+        (lambda: transformer.Transformer(transformer.TransformerConfig(V, norm="past")), "did you mean 'post'"),
+        (lambda: gpt.GPT(gpt.GPTConfig(V, 12, 1, 2, positions="learned:length=4"))(words(N)), "places 0 to 3"),
     ],
 )
 def test_what_is_wrong_is_said(build, message):

@@ -8,7 +8,7 @@ import torch
 
 from regard.errors import UserError
 from regard.inspect import record
-from regard.models.rnn_translator import Config
+from regard.models.rnn_translator import RNNTranslatorConfig
 from regard.testing import check_model
 
 V = 37
@@ -19,7 +19,7 @@ TARGET = torch.tensor([[2, 20, 21, 22], [2, 23, 24, 25], [2, 26, 27, 28]])
 
 def built(**how):
     torch.manual_seed(0)
-    model = Config(**{"dim": 10, "hidden": 14, **how}).build(V)
+    model = RNNTranslatorConfig(**{"dim": 10, "hidden": 14, **how}).build(V)
     with torch.no_grad():
         for p in model.parameters():
             p.add_(0.3 * torch.randn_like(p))
@@ -27,8 +27,8 @@ def built(**how):
 
 
 WAYS = [
-    {"feeding": feeding, "cell": cell, "layers": layers, "mechanism": mechanism}
-    for feeding in (False, True)
+    {"input_feeding": input_feeding, "cell": cell, "layers": layers, "mechanism": mechanism}
+    for input_feeding in (False, True)
     for cell, layers, mechanism in (
         ("gru", 1, "additive"),
         ("lstm", 2, "bilinear"),
@@ -64,10 +64,10 @@ def test_beams_are_queries_of_one_row(way):
     assert not torch.allclose(folded[0], folded[1])
 
 
-@pytest.mark.parametrize("feeding", [False, True])
+@pytest.mark.parametrize("input_feeding", [False, True])
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
-def test_translator_keeps_the_contract(feeding, cell):
-    model = built(feeding=feeding, cell=cell, layers=2)
+def test_translator_keeps_the_contract(input_feeding, cell):
+    model = built(input_feeding=input_feeding, cell=cell, layers=2)
 
     def call(model, source, mask, target):
         return model(source, target, source_mask=mask)
@@ -75,11 +75,11 @@ def test_translator_keeps_the_contract(feeding, cell):
     check_model(model, SOURCE, MASK, TARGET, call=call)
 
 
-@pytest.mark.parametrize("feeding", [False, True])
-def test_weights_of_a_step_explain_the_word_after_it(feeding):
+@pytest.mark.parametrize("input_feeding", [False, True])
+def test_weights_of_a_step_explain_the_word_after_it(input_feeding):
     """The row of step t has read w_t where it is attended after the state, and not where it enters the state; and
     neither has read w_{t+1}, which it explains."""
-    model = built(feeding=feeding)
+    model = built(input_feeding=input_feeding)
     rows = []
     for change in (None, 1, 2):
         target = TARGET.clone()
@@ -87,9 +87,9 @@ def test_weights_of_a_step_explain_the_word_after_it(feeding):
             target[:, change] = 30
         with torch.no_grad(), record(model) as seen:
             model(SOURCE, target, source_mask=MASK)
-        rows.append(torch.cat([call.weights for call in seen.at("decoder.attention.attend")], 2)[:, 0])
+        rows.append(torch.cat([call.weights for call in seen.calls_of("decoder.attention.attend")], 2)[:, 0])
     same = [[torch.equal(rows[0][:, t], other[:, t]) for t in range(4)] for other in rows[1:]]
-    first = 1 if feeding else 0  # how much later a word is seen
+    first = 1 if input_feeding else 0  # how much later a word is seen
     assert same[0] == [True] * (1 + first) + [False] * (3 - first)
     assert same[1] == [True] * (2 + first) + [False] * (2 - first)
     assert rows[0].sum(-1).allclose(torch.ones(3, 4))
@@ -113,4 +113,4 @@ def test_some_places_only():
 )
 def test_what_cannot_be_built_is_said(how, message):
     with pytest.raises(UserError, match=message):
-        Config(**how).build(V)
+        RNNTranslatorConfig(**how).build(V)

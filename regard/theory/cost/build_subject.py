@@ -19,8 +19,8 @@ from torch import nn
 from regard.attention.mechanisms import MECHANISMS
 from regard.config import specs
 from regard.config.settings import build as build_settings
-from regard.errors import UserError, choices
-from regard.layers.multi_head_attention import MultiHead
+from regard.errors import UserError, suggest_choices
+from regard.layers.multi_head_attention import MultiHeadAttention
 from regard.theory.cost import reference_layers
 
 DIM = ("dim", "hidden", "embed")
@@ -36,7 +36,7 @@ def layer(spec: str, d: int, heads: int, positions: str | None = None) -> nn.Mod
     if name in reference_layers.NAMES and name != "local":
         return reference_layers.build(name, d, heads=heads)
     if name in MECHANISMS:
-        return MultiHead(d, heads, spec, positions=positions)
+        return MultiHeadAttention(d, heads, spec, positions=positions)
     return None
 
 
@@ -49,7 +49,7 @@ def model(name: str, known: Mapping[str, str], given: Mapping[str, Any], vocab: 
     if full is None and not name.startswith("regard.models."):
         every = sorted({*MECHANISMS, *reference_layers.NAMES, *short, *PAPERS})
         raise UserError(
-            f"nothing called {name!r} can be costed; {choices(name, every)}, a recipe (.yaml), or a run folder"
+            f"nothing called {name!r} can be costed; {suggest_choices(name, every)}, a recipe (.yaml), or a run folder"
         )
     try:
         module = importlib.import_module(home)
@@ -82,7 +82,7 @@ def settings_of(config: type, given: Mapping[str, Any], name: str, base: Any = N
     tree = {key: value for key, value in given.items() if key != "d" and value is not None}
     for key in tree:
         if key not in fields:
-            raise UserError(f"model {name!r} has no {key}; {choices(key, fields)}")
+            raise UserError(f"model {name!r} has no {key}; {suggest_choices(key, fields)}")
     if given.get("d") is not None:
         wide = next((key for key in DIM if key in fields), None)
         if wide is None:

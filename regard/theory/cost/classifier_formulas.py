@@ -95,8 +95,8 @@ def _han(model: Any, n: int, m: int) -> Items:
     yield Item("embeddings", model.embedding.weight.numel())
     if model.ngrams is not None:
         yield Item("n-grams", own(model.ngrams))
-    if model.case is not None:
-        yield Item("case", model.case.weight.numel())
+    if model.word_shape is not None:
+        yield Item("word shape", model.word_shape.weight.numel())
     yield from two_way("words", model.read_words, words, sentences)
     yield pool("word attention", model.words, words, sentences)
     yield from two_way("sentences", model.read_sentences, sentences)
@@ -144,16 +144,16 @@ def _committee(model: Any, n: int, m: int) -> Items:
 
 
 NAMERS: dict[str, Callable[[Any, int, int], Items]] = {
-    "Encoder": _encoder,
+    "TransformerClassifier": _encoder,
     "BiLSTM": _bilstm,
     "SelfAttentive": _self_attentive,
-    "LanguageCNN": _language_cnn,
+    "StridedCNN": _language_cnn,
     "KimCNN": _kim_cnn,
     "GatedCNN": _gated_cnn,
     "NGramAttention": _ngram_attention,
     "HAN": _han,
     "ContextHAN": _context_han,
-    "Pointer": _pointer,
-    "Committee": _committee,
+    "SpanReader": _pointer,
+    "Ensemble": _committee,
 }
 """By the name of the class, so that a model is imported only where it is used."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from regard.layers.multi_head_attention import MultiHead
+from regard.layers.multi_head_attention import MultiHeadAttention
 from regard.theory.cost.classifier_formulas import NAMERS, SENTENCE
 from regard.theory.cost.image_formulas import SEERS
 from regard.theory.cost.language_formulas import WRITERS
@@ -50,10 +50,10 @@ def call(
     module: nn.Module, n: int, m: int | None = None, *, batch: int = 1, seed: int = 0
 ) -> tuple[tuple, dict[str, Any]]:
     """Arguments for examples of n places: ids for a model, a sequence for a layer."""
-    if type(module).__name__ == "Committee":
+    if type(module).__name__ == "Ensemble":
         return call(module.members[0], n, m, batch=batch, seed=seed)  # type: ignore[index,arg-type]
     draw = torch.Generator().manual_seed(seed)
-    eye = getattr(getattr(module, "sight", None), "eye", None)
+    eye = getattr(getattr(module, "image_encoder", None), "backbone", None)
     if eye is not None:
         captions = isinstance(getattr(module, "embed", None), nn.Embedding)
         size = batch, eye.shrinks, eye.shrinks * (m if captions and m is not None else n), 3
@@ -66,7 +66,7 @@ def call(
         if hasattr(module, "encode") and hasattr(module, "decode"):
             source = torch.randint(0, table.num_embeddings, (batch, n if m is None else m), generator=draw)
             return (source, ids), {}
-        if type(module).__name__ == "Pointer":
+        if type(module).__name__ == "SpanReader":
             real = torch.ones_like(ids, dtype=torch.bool)
             return (ids, ids % module.shape.num_embeddings, ids % 2, real, real), {}  # type: ignore[union-attr]
         if hasattr(module, "embedding"):
@@ -110,7 +110,7 @@ def card(module: nn.Module, name: str, n: int, m: int | None = None, *, backward
     module.eval()
     args, kwargs = call(module, n, m)
     given = [t for t in args if isinstance(t, Tensor) and t.is_floating_point()]
-    if type(module).__name__ == "TwoWay":
+    if type(module).__name__ == "BidirectionalRNN":
         args = (*args, torch.tensor([n]))
     try:
         with Trace() as forward, Kept(module, given) as kept:
@@ -190,7 +190,7 @@ def kv_formula(module: Any, n: int) -> int | None:
     n-grams are looked up."""
     if not hasattr(module, "step") or hasattr(module, "decode"):
         return None
-    mechanisms: list[Any] = [m.mechanism for m in module.modules() if isinstance(m, MultiHead)]
+    mechanisms: list[Any] = [m.mechanism for m in module.modules() if isinstance(m, MultiHeadAttention)]
     if not mechanisms or not all(hasattr(m, "key_width") for m in mechanisms):
         return None
     words = 2 * 8 * min(n, getattr(module, "reach", 0))
@@ -199,14 +199,14 @@ def kv_formula(module: Any, n: int) -> int | None:
 
 def kv_cache(module: Any, n: int) -> int | None:
     """Bytes that a causal model remembers after n places, or of a layer; None where it remembers nothing."""
-    from regard.attention.kv_cache import Memory
+    from regard.attention.kv_cache import KVCache
 
     if not hasattr(module, "step") or hasattr(module, "decode"):
         return None
     args, _ = call(module, n)
     with torch.no_grad():
         _, past = module.step(args[0].detach() if args[0].is_floating_point() else args[0])
-    memories = [past] if isinstance(past, Memory) else past
+    memories = [past] if isinstance(past, KVCache) else past
     return sum(
         (one.keys.numel() * one.keys.element_size()) + one.values.numel() * one.values.element_size()
         for one in memories

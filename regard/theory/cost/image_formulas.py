@@ -15,7 +15,7 @@ from regard.theory.cost.layer_formulas import Item, Items, decoder_block, encode
 
 
 def _sight(module: Any, m: int) -> Items:
-    eye = module.eye
+    eye = module.backbone
     places = m * eye.shrinks**2
     for i, stage in enumerate(eye.stages):
         places //= 4
@@ -33,7 +33,7 @@ def _sight(module: Any, m: int) -> Items:
 
 
 def _image_classifier(model: Any, n: int, m: int) -> Items:
-    yield from _sight(model.sight, n)
+    yield from _sight(model.image_encoder, n)
     yield pool("pool", model.pool, n)
     yield matrix("head", model.head, 1)
 
@@ -41,7 +41,7 @@ def _image_classifier(model: Any, n: int, m: int) -> Items:
 def _captioner(model: Any, n: int, m: int) -> Items:
     vocab, dim = model.embed.weight.shape
     yield Item("embeddings (tied with the head)", vocab * dim)
-    yield from _sight(model.sight, m)
+    yield from _sight(model.image_encoder, m)
     yield matrix("first state", model.first, 1)
     yield from fed(model.decoder, n, m)
     yield matrix("join", model.decoder.join, n)
@@ -52,7 +52,7 @@ def _caption_transformer(model: Any, n: int, m: int) -> Items:
     vocab, dim = model.embed.weight.shape
     yield Item("embeddings (tied with the head)", vocab * dim)
     yield Item("positions", own(model.positions))
-    yield from _sight(model.sight, m)
+    yield from _sight(model.image_encoder, m)
     for i, block in enumerate(model.decoder):
         yield from decoder_block(f"decoder.{i}", block, n, m)
     yield norm("last norm", model.decoder_norm)
@@ -61,7 +61,7 @@ def _caption_transformer(model: Any, n: int, m: int) -> Items:
 
 SEERS: dict[str, Callable[[Any, int, int], Items]] = {
     "ImageClassifier": _image_classifier,
-    "Captioner": _captioner,
-    "CaptionTransformer": _caption_transformer,
+    "RNNCaptioner": _captioner,
+    "TransformerCaptioner": _caption_transformer,
 }
 """By the name of the class, so that a model is imported only where it is used."""

@@ -120,8 +120,8 @@ def fed(decoder: Any, n: int, m: int) -> Items:
 def _birnn(model: Any, n: int, m: int) -> Items:
     vocab, dim = model.embed.weight.shape
     yield Item("embeddings (tied with the head)", vocab * dim)
-    if model.spelling is not None:
-        yield Item("spelling", own(model.spelling))
+    if model.subwords is not None:
+        yield Item("subwords", own(model.subwords))
     yield from two_way("read", model.read, n)
     yield Item("start", model.start.numel())
     yield matrix("before", model.before, n)

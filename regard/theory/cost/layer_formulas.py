@@ -16,9 +16,9 @@ from typing import Any
 from torch import nn
 
 from regard.attention.mechanisms.additive import CHUNK, AdditiveMechanism
-from regard.layers.attention_pooling import Pool
-from regard.layers.bidirectional_rnn import TwoWay
-from regard.layers.multi_head_attention import MultiHead
+from regard.layers.attention_pooling import AttentionPooling
+from regard.layers.bidirectional_rnn import BidirectionalRNN
+from regard.layers.multi_head_attention import MultiHeadAttention
 from regard.layers.transformer_blocks import DecoderBlock, EncoderBlock, FeedForward
 from regard.theory.cost.reference_layers import Convolution
 
@@ -68,7 +68,7 @@ def norm(name: str, module: nn.Module) -> Item:
     return Item(name, width * sum(has))
 
 
-def attention(name: str, layer: MultiHead, n: int, m: int | None = None) -> Item:
+def attention(name: str, layer: MultiHeadAttention, n: int, m: int | None = None) -> Item:
     """By the mechanism's own card; positions that all layers share are an item of the model."""
     mechanism, m = layer.mechanism, n if m is None else m
     cost = layer.cost(n, m)
@@ -82,13 +82,13 @@ def fused(mechanism: Any, n: int, m: int) -> int:
     width, values = getattr(mechanism, "key_width", None), mechanism.value_width
     if mechanism.positions.kind == "bias":
         return 0
-    if mechanism.name in UNPROJECTED and mechanism.memory_dim == values:
+    if mechanism.name in UNPROJECTED and mechanism.context_dim == values:
         return 4 * mechanism.heads * n * m * values
     if width != values or mechanism.name not in FUSED:
         return 0
     project = mechanism.projecting(n, m) if hasattr(mechanism, "projecting") else None
     if project is None:
-        project = 2 * mechanism.heads * (n * mechanism.dim * width + m * mechanism.memory_dim * (width + values))
+        project = 2 * mechanism.heads * (n * mechanism.dim * width + m * mechanism.context_dim * (width + values))
     return mechanism.cost(n, m).flops - project
 
 
@@ -116,15 +116,15 @@ def _norms(name: str, *around: Any) -> Item:
 
 def encoder_block(name: str, block: EncoderBlock, n: int) -> Items:
     yield attention(f"{name}.attention", block.attention, n)
-    yield from feed(f"{name}.feed", block.feed, n)
-    yield _norms(f"{name}.norms", block.around_attention, block.around_feed)
+    yield from feed(f"{name}.feed", block.ffn, n)
+    yield _norms(f"{name}.norms", block.attention_residual, block.ffn_residual)
 
 
 def decoder_block(name: str, block: DecoderBlock, n: int, m: int) -> Items:
     yield attention(f"{name}.attention", block.attention, n)
-    yield attention(f"{name}.source", block.source, n, m)
-    yield from feed(f"{name}.feed", block.feed, n)
-    yield _norms(f"{name}.norms", block.around_attention, block.around_source, block.around_feed)
+    yield attention(f"{name}.source", block.cross_attention, n, m)
+    yield from feed(f"{name}.feed", block.ffn, n)
+    yield _norms(f"{name}.norms", block.attention_residual, block.cross_attention_residual, block.ffn_residual)
 
 
 def recurrent(name: str, module: nn.RNNBase, n: int, rows: int = 1, *, started: bool = False) -> Items:
@@ -141,12 +141,12 @@ def recurrent(name: str, module: nn.RNNBase, n: int, rows: int = 1, *, started: 
         yield Item(name_, params, flops, 2 * flops - spared, 0, n, n)
 
 
-def two_way(name: str, module: TwoWay, n: int, rows: int = 1) -> Items:
+def two_way(name: str, module: BidirectionalRNN, n: int, rows: int = 1) -> Items:
     yield from recurrent(f"{name}.onward", module.onward, n, rows)
     yield from recurrent(f"{name}.back", module.back, n, rows)
 
 
-def pool(name: str, module: Pool, n: int, rows: int = 1) -> Item:
+def pool(name: str, module: AttentionPooling, n: int, rows: int = 1) -> Item:
     cost = module.cost(n)
     return Item(name, cost.params, rows * cost.flops, 2 * rows * cost.flops, rows * cost.memory, 1, 1)
 
@@ -169,7 +169,7 @@ def gated_layers(model: Any, n: int) -> Items:
 
 def layer_items(layer: nn.Module, n: int, m: int | None = None) -> list[Item] | None:
     """The parts of one layer; None where there is no formula."""
-    if isinstance(layer, MultiHead):
+    if isinstance(layer, MultiHeadAttention):
         found = [attention("attention", layer, n, m)]
         place = own(layer.mechanism.positions)
         return [*found, Item("positions", place)] if place else found
@@ -178,9 +178,9 @@ def layer_items(layer: nn.Module, n: int, m: int | None = None) -> list[Item] | 
     if isinstance(layer, Convolution):
         reach = layer.filter.kernel_size[0] - 1
         return [convolution("convolution", layer.filter, n, -(-(n - 1) // max(1, reach)))]
-    if isinstance(layer, TwoWay):
+    if isinstance(layer, BidirectionalRNN):
         return list(two_way("read", layer, n))
-    if isinstance(layer, Pool):
+    if isinstance(layer, AttentionPooling):
         return [pool("pool", layer, n)]
     if isinstance(layer, FeedForward):
         return list(feed("feed", layer, n))

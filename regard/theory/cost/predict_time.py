@@ -22,7 +22,7 @@ from regard.theory.cost.classifier_formulas import SENTENCE
 from regard.theory.cost.cost_card import Kept, call, tensors
 from regard.training import environment
 from regard.training.loop import probe
-from regard.training.objective import Term
+from regard.training.objective import LossTerm
 from regard.training.time_budget import SHARE
 
 SECONDS = 4.0
@@ -65,8 +65,8 @@ class Probe:
             args = *args[:2], sentences(self.rows, self.n, self.sentence, seed)
         return Texts(tuple(t.detach() for t in args), self.n * self.rows, self.rows)
 
-    def loss(self, model: nn.Module, batch: Texts) -> Mapping[str, Term]:
-        return {"loss": Term(batch.rows * loss_of(model, batch.args))}
+    def loss(self, model: nn.Module, batch: Texts) -> Mapping[str, LossTerm]:
+        return {"loss": LossTerm(batch.rows * loss_of(model, batch.args))}
 
     def evaluate(self, model: nn.Module) -> Mapping[str, float]:
         return {}
@@ -94,7 +94,7 @@ def loss_of(model: nn.Module, args: tuple[Tensor, ...]) -> Tensor:
         return model(ids, targets=ids).mean()
     out = model(*args)
     logits = tensors(out)[0]
-    if type(known).__name__ == "Pointer":
+    if type(known).__name__ == "SpanReader":
         return -logits.gather(2, (ids[:, :2, None] % ids.shape[1])).clamp_min(1e-9).log().mean()
     if logits.dim() == 3:
         wanted = args[-1][:, : logits.shape[1]].flatten() % logits.shape[-1]
@@ -132,11 +132,11 @@ def predict(
 
 def _see(model: Any, task: Probe) -> None:
     """Show a model that counts n-grams a training part, as training does first."""
-    if not hasattr(model, "see"):
+    if not hasattr(model, "fit_training_data"):
         return
     ids, mask, number = task.batch(np.array([BATCHES]), 0).args
     model.eval()
     with torch.no_grad():
         classes = model(ids, mask, number).logits.shape[-1]
     labels = np.eye(classes)[np.arange(len(ids)) % classes]
-    model.train().see(ids.flatten().numpy(), np.arange(0, ids.numel() + 1, ids.shape[1]), labels)
+    model.train().fit_training_data(ids.flatten().numpy(), np.arange(0, ids.numel() + 1, ids.shape[1]), labels)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from regard.layers.multi_head_attention import MultiHead
+from regard.layers.multi_head_attention import MultiHeadAttention
 
 KERNEL = 3
 WINDOW = 16
@@ -34,8 +34,8 @@ def build(name: str, d: int, *, heads: int = 1, k: int = KERNEL, window: int = W
     if name == "convolution":
         return Convolution(d, k)
     if name == "local":
-        return MultiHead(d, heads, f"local:window={window}")
-    return MultiHead(d, heads)
+        return MultiHeadAttention(d, heads, f"local:window={window}")
+    return MultiHeadAttention(d, heads)
 
 
 NAMES = ("self-attention", "local", "rnn", "gru", "lstm", "convolution")
@@ -44,7 +44,7 @@ NAMES = ("self-attention", "local", "rnn", "gru", "lstm", "convolution")
 def flops(name: str, n: int, d: int, *, k: int = KERNEL, window: int = WINDOW) -> int:
     """Forward, by formula."""
     if name == "local":
-        return MultiHead(d, 1, f"local:window={window}").cost(n).flops
+        return MultiHeadAttention(d, 1, f"local:window={window}").cost(n).flops
     return {
         "self-attention": 8 * n * d * d + 4 * n * n * d,
         "rnn": 4 * n * d * d,

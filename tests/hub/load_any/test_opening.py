@@ -21,13 +21,13 @@ from regard.hub import imported_folder, save_folder
 from regard.hub.load_any import changes_of, opened
 from regard.hub.sentencepiece import fields, unigram
 from regard.models.bert import BERT
-from regard.models.bert import Config as BertConfig
+from regard.models.bert import BERTConfig as BertConfig
 from regard.models.gpt import GPT
-from regard.models.gpt import Config as GPTConfig
-from regard.models.marian import Config as MarianConfig
+from regard.models.gpt import GPTConfig as GPTConfig
+from regard.models.marian import MarianConfig as MarianConfig
 from regard.models.marian import Marian
 from regard.models.t5 import T5
-from regard.models.t5 import Config as T5Config
+from regard.models.t5 import T5Config as T5Config
 
 TEXT = "the quick brown fox jumped over the lazy dogs that were sleeping"
 FOUR = ["comprehensiveness", "sufficiency", "leave-one-out", "gradients"]
@@ -197,11 +197,11 @@ def test_heads_of_an_imported_model_over_a_file_and_without_one(family, request,
     file.write_text("source\ttarget\n" * (family in ("marian", "t5")) + "\n".join(lines) + "\n")
     found = table(model, [file], rows=5)
     row = next(row for row in found.rows if row.head == 2)
-    with edit(model.net, row.site, ablate([2])):
-        assert table(model, [file], rows=5).whole["loss"] == pytest.approx(row.measured["loss"], abs=1e-6)
-    without = pruned(model, [f"{row.site}:2"])
+    with edit(model.net, row.layer, ablate([2])):
+        assert table(model, [file], rows=5).whole["loss"] == pytest.approx(row.metrics["loss"], abs=1e-6)
+    without = pruned(model, [f"{row.layer}:2"])
     again = opened(without.save_pretrained(tmp_path / "pruned"))
-    assert table(again, [file], rows=5).whole["loss"] == pytest.approx(row.measured["loss"], abs=1e-5)
+    assert table(again, [file], rows=5).whole["loss"] == pytest.approx(row.metrics["loss"], abs=1e-5)
     assert again.reader.read(TEXT) == model.reader.read(TEXT)
 
 

@@ -48,7 +48,7 @@ def test_states_pooler_and_attention(tmp_path, activation):
             hidden = outputs_of(ours.layers, lambda: ours.states(IDS, mask=MASK, segments=SEGMENTS))
         assert_all_close([ours.pool(hidden[-1])], [want.pooler_output])
     assert_all_close([h[MASK] for h in hidden], [h[MASK] for h in want.hidden_states[1:]])
-    assert seen.sites == [f"layers.{i}.attention.attend" for i in range(3)]
+    assert seen.layers == [f"layers.{i}.attention.attend" for i in range(3)]
     assert_all_close([rows(c.weights, MASK) for c in seen.calls], [rows(w, MASK) for w in want.attentions])
     assert info.skipped == []
     assert {name.split(".")[0] for name in info.new} == {"word", "word_norm", "word_bias", "next"}

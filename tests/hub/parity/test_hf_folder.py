@@ -103,10 +103,10 @@ def test_t5_with_a_root_that_is_no_power_of_two_comes_back_within_one_unit_in_th
 @pytest.mark.parametrize(
     ("cls", "config", "hf"),
     [
-        (bert.BERT, bert.Config(vocab=V, dim=12, hidden=20, layers=2, heads=3, dropout=0.0), "BertForPreTraining"),
-        (gpt.GPT, gpt.Config(vocab=V, dim=12, layers=2, heads=3), "GPT2LMHeadModel"),
-        (marian.Marian, marian.Config(vocab=V, dim=12, hidden=20, layers=2, heads=3), "MarianMTModel"),
-        (t5.T5, t5.Config(vocab=V, dim=12, hidden=20, layers=2, heads=3), "T5ForConditionalGeneration"),
+        (bert.BERT, bert.BERTConfig(vocab=V, dim=12, hidden=20, layers=2, heads=3, dropout=0.0), "BertForPreTraining"),
+        (gpt.GPT, gpt.GPTConfig(vocab=V, dim=12, layers=2, heads=3), "GPT2LMHeadModel"),
+        (marian.Marian, marian.MarianConfig(vocab=V, dim=12, hidden=20, layers=2, heads=3), "MarianMTModel"),
+        (t5.T5, t5.T5Config(vocab=V, dim=12, hidden=20, layers=2, heads=3), "T5ForConditionalGeneration"),
     ],
 )
 def test_a_model_made_here_opens_there(tmp_path, cls, config, hf):
@@ -202,9 +202,9 @@ def test_missing_and_unknown_tensors_are_said(folder):
     state["transformer.h.0.attn.masked_bias"] = torch.zeros(1)
     save_file(state, folder / "model.safetensors")
     info = load_folder(folder)[2]
-    assert info.new == ["layers.1.feed.up.weight"]
+    assert info.new == ["layers.1.ffn.up.weight"]
     assert info.skipped == ["transformer.h.0.attn.masked_bias"]
-    assert "layers.1.feed.up.weight" in str(info)
+    assert "layers.1.ffn.up.weight" in str(info)
     assert "masked_bias" in str(info)
 
 
@@ -223,7 +223,7 @@ def test_what_has_no_counterpart_and_what_would_be_overwritten(folder):
         save_folder(model, folder)
     with pytest.raises(UserError, match="has no Hugging Face counterpart"):
         save_folder(torch.nn.Linear(1, 1), folder.parent / "new")
-    rotary = gpt.GPT(gpt.Config(vocab=V, dim=12, layers=1, heads=3, positions="rotary"))
+    rotary = gpt.GPT(gpt.GPTConfig(vocab=V, dim=12, layers=1, heads=3, positions="rotary"))
     with pytest.raises(UserError, match="rotary"):
         save_folder(rotary, folder.parent / "new")
     assert not (folder.parent / "new").exists()

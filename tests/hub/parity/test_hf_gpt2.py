@@ -68,7 +68,7 @@ def test_padding_on_the_left(tmp_path):
     at = (mask.long().cumsum(1) - 1).clamp(min=0)
     with torch.no_grad():
         want = theirs(IDS, attention_mask=mask.long(), position_ids=at).logits
-        assert_all_close([ours(IDS, mask=mask, at=at)[mask]], [want[mask]])
+        assert_all_close([ours(IDS, mask=mask, position_ids=at)[mask]], [want[mask]])
 
 
 def test_steps_with_cache_equal_all_at_once(tmp_path):

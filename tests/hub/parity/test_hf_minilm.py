@@ -56,7 +56,7 @@ def test_same_embeddings_and_attention(folder, batch):
     assert_all_close([vectors], [sentence_vectors(want.last_hidden_state, mask)])
     likeness = vectors @ vectors.t()
     assert likeness[0, 1] > 0.5 > likeness[0, 2]  # eating food is having a meal, and not a report
-    assert len(seen.sites) == 6
+    assert len(seen.layers) == 6
     assert {call.weights.shape[1] for call in seen.calls} == {12}
     assert_all_close([rows(c.weights, mask) for c in seen.calls], [rows(w, mask) for w in want.attentions])
     assert tokenizer is not None

@@ -66,11 +66,11 @@ def test_states_logits_and_attention(tmp_path, more):
     for sites, mask, weights in [
         ("encoder.{}.attention.attend", SOURCE_MASK, want.encoder_attentions),
         ("decoder.{}.attention.attend", TARGET_MASK, want.decoder_attentions),
-        ("decoder.{}.source.attend", TARGET_MASK, want.cross_attentions),
+        ("decoder.{}.cross_attention.attend", TARGET_MASK, want.cross_attentions),
     ]:
         own = [rows(seen[sites.format(i)], mask) for i in range(len(weights))]
         assert_all_close(own, [rows(w, mask) for w in weights])
-    assert len(seen.sites) == 3 + 2 + 2
+    assert len(seen.layers) == 3 + 2 + 2
     assert info.skipped == [] == info.new
 
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from regard.attention.mechanisms import MECHANISMS
 from regard.errors import UserError
-from regard.layers import MultiHead, Pool, TwoWay
+from regard.layers import MultiHeadAttention, AttentionPooling, BidirectionalRNN
 from regard.models import (
     bert,
     bilstm,
@@ -26,20 +26,20 @@ from regard.theory.cost.cost_card import card
 from regard.theory.cost.cost_page import page, write
 
 MODELS = {
-    "gpt": lambda: gpt.Config(dim=48, layers=2, heads=4).build(101),
-    "gpt, rotary": lambda: gpt.Config(dim=48, layers=2, heads=4, positions="rotary").build(101),
-    "gpt, local": lambda: gpt.Config(dim=48, layers=1, heads=4, mechanism="local:window=4", positions="rotary").build(
+    "gpt": lambda: gpt.GPTConfig(dim=48, layers=2, heads=4).build(101),
+    "gpt, rotary": lambda: gpt.GPTConfig(dim=48, layers=2, heads=4, positions="rotary").build(101),
+    "gpt, local": lambda: gpt.GPTConfig(dim=48, layers=1, heads=4, mechanism="local:window=4", positions="rotary").build(
         101
     ),
-    "bert": lambda: bert.Config(dim=48, hidden=64, layers=2, heads=4).build(101),
-    "encoder-decoder": lambda: transformer.Transformer(transformer.Config(vocab=101, dim=48, hidden=64, layers=2)),
-    "encoder": lambda: transformer_classifier.Config(dim=48, hidden=64, layers=2, heads=4).build(101, 3),
-    "bilstm": lambda: bilstm.Config(embed=20, hidden=24).build(101, 3),
-    "self-attentive": lambda: self_attentive.Config(embed=20, hidden=24, attention=16, hops=4).build(101, 3),
-    "birnn": lambda: birnn.Config(dim=24, hidden=28).build(101),
-    "birnn, spelt": lambda: birnn.Config(dim=24, hidden=28, spelling=53).build(101),
-    "language cnn": lambda: strided_cnn.Config(dim=24, layers=3).build(101, 3),
-    "causal cnn": lambda: causal_cnn.Config(dim=24, layers=3).build(101),
+    "bert": lambda: bert.BERTConfig(dim=48, hidden=64, layers=2, heads=4).build(101),
+    "encoder-decoder": lambda: transformer.Transformer(transformer.TransformerConfig(vocab=101, dim=48, hidden=64, layers=2)),
+    "encoder": lambda: transformer_classifier.TransformerClassifierConfig(dim=48, hidden=64, layers=2, heads=4).build(101, 3),
+    "bilstm": lambda: bilstm.BiLSTMConfig(embed=20, hidden=24).build(101, 3),
+    "self-attentive": lambda: self_attentive.SelfAttentiveConfig(embed=20, hidden=24, attention=16, hops=4).build(101, 3),
+    "birnn": lambda: birnn.BiRNNConfig(dim=24, hidden=28).build(101),
+    "birnn, spelt": lambda: birnn.BiRNNConfig(dim=24, hidden=28, subword_buckets=53).build(101),
+    "language cnn": lambda: strided_cnn.StridedCNNConfig(dim=24, layers=3).build(101, 3),
+    "causal cnn": lambda: causal_cnn.CausalCNNConfig(dim=24, layers=3).build(101),
 }
 
 
@@ -53,11 +53,11 @@ def test_models_agree(name):
 
 
 LAYERS = {
-    **{name: lambda name=name: MultiHead(48, 4, name) for name in MECHANISMS},
+    **{name: lambda name=name: MultiHeadAttention(48, 4, name) for name in MECHANISMS},
     **{name: lambda name=name: reference_layers.build(name, 48) for name in ("rnn", "gru", "lstm", "convolution")},
-    "pool": lambda: Pool(48, 20, 3),
-    "two-way": lambda: TwoWay(48, 24),
-    "dot, rotary": lambda: MultiHead(48, 4, positions="rotary"),
+    "pool": lambda: AttentionPooling(48, 20, 3),
+    "two-way": lambda: BidirectionalRNN(48, 24),
+    "dot, rotary": lambda: MultiHeadAttention(48, 4, positions="rotary"),
 }
 
 
@@ -75,7 +75,7 @@ WITHOUT_BACKWARD: set[str] = set()
 
 
 def test_a_wrong_formula_is_told(monkeypatch):
-    layer = MultiHead(48, 4)
+    layer = MultiHeadAttention(48, 4)
     right = layer_formulas.attention
 
     def wrong(name, layer, n, m=None):
@@ -105,10 +105,10 @@ class _Odd(nn.Module):
 
 
 def test_kv_cache_and_activations():
-    made = card(gpt.Config(dim=48, layers=2, heads=4).build(101), "gpt", 30)
+    made = card(gpt.GPTConfig(dim=48, layers=2, heads=4).build(101), "gpt", 30)
     assert made.counted["kv_cache"] == 2 * 2 * 30 * 48 * 4  # two layers, keys and values, float32
     assert made.formula["kv_cache"] == made.counted["kv_cache"]
-    assert "kv_cache" not in card(MultiHead(48, 4, "merged"), "merged", 30).formula
+    assert "kv_cache" not in card(MultiHeadAttention(48, 4, "merged"), "merged", 30).formula
     kept = card(_Odd(8), "odd", 5).counted["activations"]
     assert kept == 0  # a matrix keeps its input and itself, and both were given
     assert made.counted["activations"] > 30 * 48 * 4 * 10
@@ -132,22 +132,22 @@ def test_crossings():
 
 def test_names():
     known = {"classify/transformer": "regard.models.transformer_classifier", "language/gpt": "regard.models.gpt"}
-    assert isinstance(build_subject.layer("local:window=8", 32, 4), MultiHead)
+    assert isinstance(build_subject.layer("local:window=8", 32, 4), MultiHeadAttention)
     assert build_subject.layer("gpt", 32, 4) is None
     made = build_subject.model("gpt", known, {"d": 32, "layers": 1, "heads": 2}, 50, 2)
     assert made.config.dim == 32
-    assert isinstance(build_subject.model("transformer", known, {"d": 32}, 50, 3), transformer_classifier.Encoder)
+    assert isinstance(build_subject.model("transformer", known, {"d": 32}, 50, 3), transformer_classifier.TransformerClassifier)
     assert isinstance(
         build_subject.model("regard.models.transformer", known, {"d": 32}, 50, 3), transformer.Transformer
     )
     with pytest.raises(UserError, match="gpt"):
         build_subject.model("gtp", known, {}, 50, 2)
     with pytest.raises(UserError, match="has no x"):
-        build_subject.settings_of(gpt.Config, {"x": 2}, "gpt")
+        build_subject.settings_of(gpt.GPTConfig, {"x": 2}, "gpt")
 
 
 def test_page_is_whole_and_says_what_differs(tmp_path):
-    made = card(MultiHead(32, 4), "dot", 20)
+    made = card(MultiHeadAttention(32, 4), "dot", 20)
     text = page(made, 32)
     assert "http://" not in text.replace("http://www.w3.org", "")
     assert "https://" not in text
@@ -161,7 +161,7 @@ def test_page_is_whole_and_says_what_differs(tmp_path):
 def test_prediction_is_of_the_right_shape_and_leaves_the_model_alone():
     from regard.theory.cost.predict_time import predict
 
-    model = transformer_classifier.Config(dim=16, hidden=16, layers=1, heads=2).build(50, 2)
+    model = transformer_classifier.TransformerClassifierConfig(dim=16, hidden=16, layers=1, heads=2).build(50, 2)
     before = {k: v.clone() for k, v in model.state_dict().items()}
     told = predict(model, 10, 4, 1000, seconds=0.01)
     assert told["steps"] == 25

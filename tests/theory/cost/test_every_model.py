@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.layers import MultiHead
+from regard.layers import MultiHeadAttention
 from regard.models import (
     context_han,
     gated_cnn,
@@ -25,7 +25,7 @@ from regard.models import (
     t5,
     transformer_captioner,
 )
-from regard.models.ensemble import Committee
+from regard.models.ensemble import Ensemble
 from regard.tasks.base import KINDS
 from regard.tasks.build_settings import models
 from regard.theory.cost import build_subject
@@ -58,30 +58,30 @@ def test_every_registered_model_agrees_as_it_is_by_default(name):
 
 RNN = {"dim": 20, "hidden": 24}
 CASES = {
-    "han": lambda: han.Config(embed=20, hidden=12, attention=16).build(101, 3),
-    "han with n-grams": lambda: han.Config(embed=20, hidden=12, attention=16, ngrams=2, table=50).build(101, 3),
-    "context-aware han": lambda: context_han.Config(embed=20, hidden=12, attention=16).build(101, 3),
-    "kim cnn": lambda: kim_cnn.Config(embed=20, maps=7, widths="2,5").build(101, 3),
-    "gated cnn": lambda: gated_cnn.Config(dim=20, layers=3, cycle=2).build(101, 3),
-    "n-gram attention": lambda: ngram_attention.Config(embed=8, attention=9, table=70).build(101, 4),
-    "committee": lambda: Committee([han.Config(embed=20, hidden=12).build(101, 3) for _ in range(3)]),
-    "pointer": lambda: span_reader.Config(dim=32, hidden=40).build(101),
-    "marian": lambda: marian.Marian(marian.Config(101, 32, 48, 2, 1, 4)),
-    "t5": lambda: t5.T5(t5.Config(101, 32, 48, 2, heads=4, key_width=6)),
-    "t5 1.1": lambda: t5.T5(t5.Config(101, 32, 48, 1, heads=4, key_width=8, gated=True, tied=False)),
-    "n-gram gpt, adaptive": lambda: ngram_gpt.Config(dim=32, layers=1, table=60, cuts=(20, 60)).build(101),
-    "pictures": lambda: image_classifier.Config(channels=(5, 7), dim=12).build(3),
-    "pictures, neighbours": lambda: image_classifier.Config(channels=(5,), dim=12, layers=1, positions="none").build(3),
-    "captioner": lambda: rnn_captioner.Config(channels=(5, 7), dim=12, hidden=18, layers=1).build(101),
-    "captioner, additive": lambda: rnn_captioner.Config(
+    "han": lambda: han.HANConfig(embed=20, hidden=12, attention=16).build(101, 3),
+    "han with n-grams": lambda: han.HANConfig(embed=20, hidden=12, attention=16, ngrams=2, table=50).build(101, 3),
+    "context-aware han": lambda: context_han.ContextHANConfig(embed=20, hidden=12, attention=16).build(101, 3),
+    "kim cnn": lambda: kim_cnn.KimCNNConfig(embed=20, maps=7, widths="2,5").build(101, 3),
+    "gated cnn": lambda: gated_cnn.GatedCNNConfig(dim=20, layers=3, cycle=2).build(101, 3),
+    "n-gram attention": lambda: ngram_attention.NGramAttentionConfig(embed=8, attention=9, table=70).build(101, 4),
+    "committee": lambda: Ensemble([han.HANConfig(embed=20, hidden=12).build(101, 3) for _ in range(3)]),
+    "pointer": lambda: span_reader.SpanReaderConfig(dim=32, hidden=40).build(101),
+    "marian": lambda: marian.Marian(marian.MarianConfig(101, 32, 48, 2, 1, 4)),
+    "t5": lambda: t5.T5(t5.T5Config(101, 32, 48, 2, heads=4, key_width=6)),
+    "t5 1.1": lambda: t5.T5(t5.T5Config(101, 32, 48, 1, heads=4, key_width=8, gated=True, tied=False)),
+    "n-gram gpt, adaptive": lambda: ngram_gpt.NGramGPTConfig(dim=32, layers=1, table=60, cuts=(20, 60)).build(101),
+    "pictures": lambda: image_classifier.ImageClassifierConfig(channels=(5, 7), dim=12).build(3),
+    "pictures, neighbours": lambda: image_classifier.ImageClassifierConfig(channels=(5,), dim=12, layers=1, positions="none").build(3),
+    "captioner": lambda: rnn_captioner.RNNCaptionerConfig(channels=(5, 7), dim=12, hidden=18, layers=1).build(101),
+    "captioner, additive": lambda: rnn_captioner.RNNCaptionerConfig(
         channels=(5, 7), dim=12, hidden=18, cell="lstm", mechanism="additive"
     ).build(101),
-    "caption transformer": lambda: transformer_captioner.Config(channels=(5, 7), dim=12, hidden=20).build(101),
-    "rnn": lambda: rnn_translator.Config(**RNN, layers=2).build(101),
-    "rnn, lstm, bilinear": lambda: rnn_translator.Config(**RNN, cell="lstm", mechanism="bilinear").build(101),
-    "rnn, fed": lambda: rnn_translator.Config(**RNN, feeding=True, heads=2).build(101),
-    "rnn, fed, lstm, dot": lambda: rnn_translator.Config(
-        **RNN, layers=2, feeding=True, cell="lstm", mechanism="dot"
+    "caption transformer": lambda: transformer_captioner.TransformerCaptionerConfig(channels=(5, 7), dim=12, hidden=20).build(101),
+    "rnn": lambda: rnn_translator.RNNTranslatorConfig(**RNN, layers=2).build(101),
+    "rnn, lstm, bilinear": lambda: rnn_translator.RNNTranslatorConfig(**RNN, cell="lstm", mechanism="bilinear").build(101),
+    "rnn, fed": lambda: rnn_translator.RNNTranslatorConfig(**RNN, input_feeding=True, heads=2).build(101),
+    "rnn, fed, lstm, dot": lambda: rnn_translator.RNNTranslatorConfig(
+        **RNN, layers=2, input_feeding=True, cell="lstm", mechanism="dot"
     ).build(101),
 }
 
@@ -94,24 +94,24 @@ def test_models_agree_at_other_sizes(name, n):
 
 def test_long_additive_attention_agrees():
     """Pairs are then made in chunks, forward and backward."""
-    agree(rnn_translator.Config(dim=16, hidden=48).build(50), 110, 120)
+    agree(rnn_translator.RNNTranslatorConfig(dim=16, hidden=48).build(50), 110, 120)
 
 
 @pytest.mark.parametrize("name", ["bilinear", "merged"])
 def test_keys_that_are_the_memory_itself_may_be_fused(name):
-    agree(MultiHead(24, 1, name), 31)
+    agree(MultiHeadAttention(24, 1, name), 31)
 
 
 def test_a_committee_of_strangers_is_counted_only():
     class Strange(nn.Module):
         pass
 
-    assert items(Committee([Strange()]), 5) is None
+    assert items(Ensemble([Strange()]), 5) is None
 
 
 def test_a_wrong_size_is_told():
     """One window too few at either end is more than the 1 % that is allowed."""
-    made = kim_cnn.Config(embed=20, maps=7, widths="5").build(101, 3)
+    made = kim_cnn.KimCNNConfig(embed=20, maps=7, widths="5").build(101, 3)
     right = card(made, "", 30).formula["forward"]
     made.windows[0].padding = (0,)
     found = card(made, "", 30)
@@ -135,7 +135,7 @@ def test_what_has_a_card_can_be_foretold(name):
 
 def test_masked_words_are_asked_for_at_some_places_only():
     """What is kept of the head's input would otherwise be six times as much."""
-    made = preln_bert.Config(dim=16, hidden=16, layers=1).build(5000)
+    made = preln_bert.PreLNBERTConfig(dim=16, hidden=16, layers=1).build(5000)
     told = predict(made, 40, 4, 100, seconds=0.0)
     assert told["memory_kept"] < 40 * 4 * 5000 * 4
 

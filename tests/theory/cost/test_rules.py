@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from regard.layers import MultiHead
+from regard.layers import MultiHeadAttention
 from regard.theory.cost import Trace
 from regard.theory.cost.operator_costs import tree
 
@@ -167,7 +167,7 @@ def test_fused_attention_equals_its_parts(n, m, d, v):
 
 def test_torchs_counter_reports_nothing_for_fused_attention_and_lstm():
     """If this fails, torch has learnt to count them: compare, and perhaps use it."""
-    layer, lstm = MultiHead(8, 2), nn.LSTM(8, 8, batch_first=True)
+    layer, lstm = MultiHeadAttention(8, 2), nn.LSTM(8, 8, batch_first=True)
     x = torch.randn(1, 5, 8)
     with torch.no_grad(), FlopCounterMode(display=False) as theirs, Trace() as ours:
         layer(x)
@@ -206,7 +206,7 @@ def test_convolution():
     "mechanism", ["dot", "additive", "merged", "relative", "local:window=3", "synthesizer-dense:length=20"]
 )
 def test_layers_count_what_the_math_backend_counts(mechanism):
-    layer, x = MultiHead(24, 3, mechanism), torch.randn(1, 13, 24)
+    layer, x = MultiHeadAttention(24, 3, mechanism), torch.randn(1, 13, 24)
     with torch.no_grad(), Trace() as trace:
         layer(x)
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
