@@ -19,12 +19,12 @@ from typing import Any
 from timing import machine
 
 import regard
-from regard.data.synthetic.aligned_pairs import Written, generate
+from regard.data.synthetic.aligned_pairs import AlignedPair, generate_pairs
 
 RESULT = Path(__file__).parent / "results" / "alignment.json"
 RNN = {"name": "rnn", "dim": 64, "hidden": 128, "dropout": 0.1}
 MODELS: dict[str, dict[str, Any]] = {
-    "rnn additive, fed": {**RNN, "mechanism": "additive", "feeding": True},
+    "rnn additive, fed": {**RNN, "mechanism": "additive", "input_feeding": True},
     "rnn additive": {**RNN, "mechanism": "additive"},
     "rnn bilinear": {**RNN, "mechanism": "bilinear"},
     "rnn dot": {**RNN, "mechanism": "dot"},
@@ -32,7 +32,7 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-def write(folder: Path, name: str, made: list[Written]) -> Path:
+def write(folder: Path, name: str, made: list[AlignedPair]) -> Path:
     (folder / f"{name}.tsv").write_text("".join(f"{one.source}\t{one.target}\n" for one in made), encoding="utf-8")
     links = (" ".join(f"{s}-{t}" for s, t in one.alignment) for one in made)
     (folder / f"{name}.align").write_text("".join(f"{line}\n" for line in links))
@@ -44,17 +44,16 @@ def measure(steps: int, count: int) -> dict[str, Any]:
     for kind in ("dates", "numbers"):
         with tempfile.TemporaryDirectory() as place:
             folder = Path(place)
-            train, test = write(folder, "train", generate(kind, count, 0)), generate(kind, 500, 1)
+            train, test = write(folder, "train", generate_pairs(kind, count, 0)), generate_pairs(kind, 500, 1)
             held = write(folder, "test", test)
             chance = sum(len(one.alignment) / len(one.source.split()) for one in test)
             found[kind] = {"by chance": chance / sum(len(one.alignment) for one in test)}
             for name, model in MODELS.items():
                 settings = {"model": model, "tokenizer": {"vocab": 600}, "data": {"batch_tokens": 2048}}
                 settings |= {"train": {"lr": 0.003}, "smoothing": 0.0}
-                how = {"steps": steps, "settings": settings, "progress": False, "say": lambda line: None}
+                how = {"steps": steps, "settings": settings, "progress": False}
                 run = regard.train("translate", [train], out=folder / name.replace(" ", "-"), **how)
-                quiet = {"say": lambda line: None}
-                got = run.evaluate([str(held)], alignments=held.with_suffix(".align"), beam=1, **quiet)
+                got = run.evaluate([str(held)], alignments=held.with_suffix(".align"), beam=1)
                 found[kind][name] = {"aligned": got["aligned"], "exact": got["exact"], "seconds": run.config["seconds"]}
                 print(f"{kind}, {name}: aligned {got['aligned']:.3f}, exact {got['exact']:.3f}", flush=True)
     return found

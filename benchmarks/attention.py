@@ -32,11 +32,11 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 from timing import exponent, in_turns, machine, milliseconds, peak_memory, ratio  # noqa: E402
 
 from regard.attention.mechanisms import COMMON, MECHANISMS  # noqa: E402
-from regard.attention.token_positions import Places  # noqa: E402
-from regard.attention.window import Banded  # noqa: E402
+from regard.attention.token_positions import QueryKeyPositions  # noqa: E402
+from regard.attention.window import WindowScores  # noqa: E402
 from regard.config import specs  # noqa: E402
 from regard.inspect import record  # noqa: E402
-from regard.layers import MultiHead  # noqa: E402
+from regard.layers import MultiHeadAttention  # noqa: E402
 
 WINDOW, HEADS, WIDTH = 128, 8, 64
 
@@ -73,7 +73,7 @@ def dot(rounds: int, quick: bool) -> dict[str, Any]:
     for b, n, dim, heads in shapes[:2] if quick else shapes:
         for causal in (False, True):
             x = torch.randn(b, n, dim)
-            work = {"regard": MultiHead(dim, heads), "bare": Bare(dim, heads)}
+            work = {"regard": MultiHeadAttention(dim, heads), "bare": Bare(dim, heads)}
             # Short work is repeated within a round, so that a round is no shorter than the clock and the scheduler.
             times = in_turns(
                 {name: repeated(training(m, x, causal=causal), 2**20 // (b * n * dim)) for name, m in work.items()},
@@ -104,9 +104,9 @@ def local(rounds: int, quick: bool) -> dict[str, Any]:
     def banded(qkv: Tensor) -> Tensor:
         q, k, v = apart(qkv)
         n = q.shape[2]
-        return Banded(q, k, Places(range(n), range(n)), WIDTH**-0.5, WINDOW).attend(v)
+        return WindowScores(q, k, QueryKeyPositions(range(n), range(n)), WIDTH**-0.5, WINDOW).attend(v)
 
-    layer = MultiHead(HEADS * WIDTH, HEADS, f"local:window={WINDOW}")
+    layer = MultiHeadAttention(HEADS * WIDTH, HEADS, f"local:window={WINDOW}")
     for name, module, width in (("growth", banded, 3 * HEADS * WIDTH), ("growth of the layer", layer, HEADS * WIDTH)):
         times = in_turns({size: training(module, torch.randn(1, n, width)) for size, n in sizes.items()}, rounds)
         grows = exponent(times, sizes)
@@ -141,9 +141,9 @@ def apart(qkv: Tensor) -> tuple[Tensor, ...]:
 
 def relative(rounds: int, quick: bool) -> dict[str, Any]:
     b, n, dim = 4, 128 if quick else 512, HEADS * WIDTH
-    layers = {name: MultiHead(dim, HEADS, name) for name in ("relative", "dot")}
+    layers = {name: MultiHeadAttention(dim, HEADS, name) for name in ("relative", "dot")}
 
-    def alone(layer: MultiHead) -> Callable[[Tensor], Tensor]:
+    def alone(layer: MultiHeadAttention) -> Callable[[Tensor], Tensor]:
         """Scores, softmax and reading, without the projections."""
         return lambda qkv: _attend(layer, *apart(qkv))
 
@@ -158,14 +158,14 @@ def relative(rounds: int, quick: bool) -> dict[str, Any]:
     return found
 
 
-def _attend(layer: MultiHead, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def _attend(layer: MultiHeadAttention, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     n = q.shape[2]
-    return layer.mechanism.score(q, k, Places(range(n), range(n))).attend(v)
+    return layer.mechanism.score(q, k, QueryKeyPositions(range(n), range(n))).attend(v)
 
 
 def recording(rounds: int, quick: bool) -> dict[str, Any]:
     b, n, dim, heads = (8, 64, 128, 4) if quick else (8, 256, 256, 4)
-    fresh, recorded = MultiHead(dim, heads), MultiHead(dim, heads)
+    fresh, recorded = MultiHeadAttention(dim, heads), MultiHeadAttention(dim, heads)
     x = torch.randn(b, n, dim)
     with record(recorded) as seen:
         recorded(x)
@@ -198,7 +198,7 @@ def _layer(name: str, dim: int, n: int) -> nn.Module:
     if name == "bare SDPA":
         return Bare(dim, HEADS)
     longest = {"length": n} if "length" in specs.own_options(MECHANISMS[name], COMMON) else {}
-    return MultiHead(dim, HEADS, name, **longest)
+    return MultiHeadAttention(dim, HEADS, name, **longest)
 
 
 PARTS = {"dot": dot, "local": local, "relative": relative, "recording": recording, "memory": memory}

@@ -32,7 +32,7 @@ def lengths(count: int, seed: int = 0) -> np.ndarray:
 
 def plans(sizes: np.ndarray, tokens: int) -> dict[str, list[np.ndarray]]:
     order = np.random.default_rng(1).permutation(len(sizes))
-    alike = batches.plan(sizes, tokens, seed=0, epoch=0)
+    alike = batches.plan_batches(sizes, tokens, seed=0, epoch=0)
     count = round(len(sizes) / len(alike))
     chunks = [order[i : i + count] for i in range(0, len(order), count)]
     return {"padded to the longest of all": chunks, "padded to the longest of the batch": chunks, "like length": alike}
@@ -69,10 +69,10 @@ def main() -> None:
     torch.manual_seed(0)
     sizes = lengths(600 if quick else 3000)
     nets = {
-        "transformer": transformer_classifier.Config(dim=256, layers=4, heads=4, hidden=1024, dropout=0.0).build(
+        "transformer": transformer_classifier.TransformerClassifierConfig(dim=256, layers=4, heads=4, hidden=1024, dropout=0.0).build(
             20_000, 2
         ),
-        "han": han.Config(dropout=0.0).build(20_000, 2),
+        "han": han.HANConfig(dropout=0.0).build(20_000, 2),
     }
     result: dict = {"machine": environment.describe(), "median_tokens": float(np.median(sizes)), "models": {}}
     for name, net in nets.items():
@@ -83,7 +83,7 @@ def main() -> None:
         }
         for way, row in result["models"][name].items():
             print(f"{name:12} {way:36} {row['tokens_per_second']:>8,} tokens/s   {row['ratio']:.2f}")
-    plan = batches.plan(sizes, 8192, seed=0, epoch=0)
+    plan = batches.plan_batches(sizes, 8192, seed=0, epoch=0)
     result["places_filled_like_length"] = round(float(sizes.sum() / sum(len(b) * sizes[b].max() for b in plan)), 4)
     if not quick:
         Path("benchmarks/results/batching.json").write_text(json.dumps(result, indent=2) + "\n")

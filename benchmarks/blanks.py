@@ -28,7 +28,7 @@ from timing import machine
 import regard
 from regard.config.settings import load
 from regard.data import corpus
-from regard.data.tokenizer import MASK, SPECIAL
+from regard.data.tokenizer import MASK, SPECIAL_TOKENS
 from regard.tasks.language.run import LanguageModel
 
 ROOT = Path(__file__).parent.parent
@@ -77,9 +77,9 @@ def main() -> None:
         words = runs["bert"].words
         files = [(Path(str(run.folder)) / "tokenizer.json").read_bytes() for run in runs.values()]
         assert files[0] == files[1], "the two runs have other words"
-        text = corpus.build(VALID, words, Path(place) / "text", say=lambda line: None, progress=False)
-        ids = text.read(np.arange(0, text.tokens - BLOCK, BLOCK // 2), BLOCK)
-        ids = ids[ids[:, BLOCK // 2] >= len(SPECIAL)]
+        text = corpus.build_corpus(VALID, words, Path(place) / "text", progress=False)
+        ids = text.read(np.arange(0, text.num_tokens - BLOCK, BLOCK // 2), BLOCK)
+        ids = ids[ids[:, BLOCK // 2] >= len(SPECIAL_TOKENS)]
         hits = {name: right(run, ids) for name, run in runs.items()}
     only = int((hits["birnn"] & ~hits["bert"]).sum()), int((hits["bert"] & ~hits["birnn"]).sum())
     most = np.bincount(ids[:, BLOCK // 2]).max() / len(ids)

@@ -45,8 +45,8 @@ KEPT = ("bleu1", "bleu2", "bleu3", "bleu4", "cider", "brevity", "length", "exact
 
 def grouped(file: str) -> list[list[str]]:
     found: dict[str, list[str]] = {}
-    for name, caption in caption_files.table(file)[0]:
-        found.setdefault(name, []).append(caption_files.clean(caption))
+    for name, caption in caption_files.read_captions(file)[0]:
+        found.setdefault(name, []).append(caption_files.normalize_caption(caption))
     return list(found.values())
 
 
@@ -92,7 +92,7 @@ def measure(seed: int, blank: bool, changed: list[str], runs: Path) -> dict[str,
     row: dict[str, Any] = {"seed": seed, "seconds": run.config["seconds"], "steps": run.config["steps"]}
     row["parameters"] = run.config["parameters"]
     for name, how in WAYS.items():
-        found = run.evaluate(*DEV, **how, say=lambda line: None)
+        found = run.evaluate(*DEV, **how)
         row[name] = {key: found[key] for key in KEPT if key in found}
     shown = ", ".join(f"{name} {row[name]['bleu4']:.2f}" for name in WAYS)
     print(f"{'blanked' if blank else 'looking'} seed {seed}: BLEU-4 {shown}; {row['seconds']:.0f} s", flush=True)

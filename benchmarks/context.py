@@ -19,7 +19,7 @@ from typing import Any
 
 from seeds import accuracy, interval, percent, trained
 
-from regard.data.synthetic.contexts import generate
+from regard.data.synthetic.contexts import generate_contexts
 from regard.training import environment
 
 SMALL = {"embed": 32, "hidden": 24, "attention": 48, "dropout": 0.0, "spread": 1.0}
@@ -44,8 +44,8 @@ def main() -> None:
             settings["train"] = {"steps": 5 if quick else steps, "lr": 5e-3, "evaluate_every": 5 if quick else 200}
         reached, parameters = [], 0
         for seed in range(seeds):
-            run = trained(model, generate(300 if quick else 12_000, seed, listed=(1, 12), even=False), settings, seed)
-            reached.append(accuracy(run, generate(100 if quick else 1000, 1000 + seed)))
+            run = trained(model, generate_contexts(300 if quick else 12_000, seed, listed=(1, 12), even=False), settings, seed)
+            reached.append(accuracy(run, generate_contexts(100 if quick else 1000, 1000 + seed)))
             parameters = run.config["parameters"]
         row = {"accuracy": interval(reached), "parameters": parameters, "steps": steps, "settings": size}
         result["models"][title] = row

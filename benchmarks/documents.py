@@ -31,7 +31,7 @@ from timing import machine
 
 import regard
 from regard.config.settings import load
-from regard.data.read_table import Table, read
+from regard.data.read_table import Table, read_table
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT.parent / "shared" / "data"
@@ -48,11 +48,11 @@ READ = ("trec", "imdb")
 def parts(name: str) -> tuple[Table, Table]:
     """The part to train on and the part to measure on."""
     if name == "imdb":
-        table = read(DATA / "imdb" / "train.tsv.gz", text="3", label="0")
+        table = read_table(DATA / "imdb" / "train.tsv.gz", text="3", label="0")
     else:
-        table = read(DATA / "sentences" / f"{name}.train.txt.gz")
+        table = read_table(DATA / "sentences" / f"{name}.train.txt.gz")
     if name == "sst2":
-        aside = read(DATA / "sentences" / "sst2.dev.txt.gz")
+        aside = read_table(DATA / "sentences" / "sst2.dev.txt.gz")
         return without(table, aside.texts), aside
     order = np.random.default_rng(2026).permutation(len(table.texts))
     cut = len(order) // 5

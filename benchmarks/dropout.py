@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from regard.layers.dropout import Dropout
-from regard.models.transformer import Config, Transformer
+from regard.models.transformer import Transformer, TransformerConfig
 from regard.training.environment import prepare
 
 RESULT = Path(__file__).parent / "results" / "dropout.json"
@@ -28,7 +28,7 @@ def alone(kind: type[nn.Dropout]) -> Callable[[], None]:
 
 
 def training(kind: type[nn.Dropout]) -> Callable[[], None]:
-    model: Transformer = Config(dim=128, hidden=256, layers=4, norm="pre", dropout=P).build(VOCAB)
+    model: Transformer = TransformerConfig(dim=128, hidden=256, layers=4, norm="pre", dropout=P).build(VOCAB)
     for module in list(model.modules()):
         for name, child in module.named_children():
             if isinstance(child, nn.Dropout):

@@ -17,7 +17,7 @@ from typing import Any
 
 from seeds import accuracy, interval, percent, trained
 
-from regard.data.synthetic.reviews import generate
+from regard.data.synthetic.reviews import generate_reviews
 from regard.demo.reviews_demo import on_evidence
 from regard.training import environment
 
@@ -48,7 +48,7 @@ def main() -> None:
             settings["data"] = {"batch_tokens": 2048, "valid_fraction": 0.05}
         reached, shares, even = [], [], []
         for seed in range(seeds):
-            made = generate(400 if quick else 14_000, seed)
+            made = generate_reviews(400 if quick else 14_000, seed)
             cut = len(made) * 6 // 7
             run = trained(name, made[:cut], settings, seed)
             reached.append(accuracy(run, made[cut:]))

@@ -23,7 +23,7 @@ import numpy as np
 from documents import DATA, RECIPES, paired, pretrained, right, settings_of, taken, without
 from timing import machine
 
-from regard.data.read_table import read
+from regard.data.read_table import read_table
 
 FOLDS = 10
 
@@ -34,7 +34,7 @@ def parted(count: int) -> list[np.ndarray]:
 
 def one(fold: int, name: str, words: str) -> tuple[np.ndarray, np.ndarray, float]:
     """Which items of a fold the recipe and NB-SVM name rightly, and the seconds the recipe took."""
-    table = read(DATA / "sentences" / f"{name}.train.txt.gz")
+    table = read_table(DATA / "sentences" / f"{name}.train.txt.gz")
     rows = parted(len(table.texts))
     aside = taken(table, rows[fold])
     others = np.sort(np.concatenate([part for i, part in enumerate(rows) if i != fold]))

@@ -8,7 +8,7 @@ Three ways, all with the same sizes, the same weights at the start (their output
 optimizer; the same number of documents goes into the average batch (16,384 tokens are about 45 reviews; Yang et al.
 2016 take 64):
 
-    regard     batches of like length (regard.data.batches), sentences in groups of like length, TwoWay GRUs
+    regard     batches of like length (regard.data.batches), sentences in groups of like length, BidirectionalRNN GRUs
     padded     documents in random order, one (batch, sentences, words) block padded to the batch's longest, both levels
                by nn.GRU(bidirectional=True) over all of it, attention masked. The GRU that reads backwards starts in
                the padding and so reaches other states; that is what plain implementations compute
@@ -36,8 +36,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.data import batches, documents, tokenizer
-from regard.data.documents import Documents
-from regard.data.read_table import read
+from regard.data.documents import TokenizedDocuments
+from regard.data.read_table import read_table
 from regard.models import han
 from regard.tasks.classify.objective import collate, sentence_numbers
 from regard.training import environment as workshop
@@ -97,22 +97,22 @@ def copy(ours: han.HAN, theirs: Padded) -> None:
         level.gru.load_state_dict(two_way.onward.state_dict() | turned)
 
 
-def made(count: int) -> Documents:
+def made(count: int) -> TokenizedDocuments:
     """Documents with lengths like film reviews: 13 sentences of 20 words in the middle, both log-normal."""
     random = np.random.default_rng(0)
     counts = np.clip(np.exp(random.normal(np.log(10), 0.6, count)), 1, SENTENCES).astype(int)
     lengths = np.clip(np.exp(random.normal(np.log(18), 0.65, counts.sum())), 1, WORDS).astype(int)
     starts = np.concatenate([[0], lengths.cumsum()])
     of = np.concatenate([[0], counts.cumsum()])
-    return Documents(random.integers(6, VOCAB, starts[-1]).astype(np.int32), starts[of], starts[:-1], of)
+    return TokenizedDocuments(random.integers(6, VOCAB, starts[-1]).astype(np.int32), starts[of], starts[:-1], of)
 
 
-def reviews() -> Documents:
-    table = read(IMDB, text="3", label="0")
-    return documents.encode(table.texts, tokenizer.train(table.texts, "words", VOCAB))
+def reviews() -> TokenizedDocuments:
+    table = read_table(IMDB, text="3", label="0")
+    return documents.encode_documents(table.texts, tokenizer.train_tokenizer(table.texts, "words", VOCAB))
 
 
-def cut(found: Documents, chosen: np.ndarray) -> Documents:
+def cut(found: TokenizedDocuments, chosen: np.ndarray) -> TokenizedDocuments:
     """The chosen documents, each with its first sentences, each with its first words."""
     ids: list[np.ndarray] = []
     of = [0]
@@ -121,10 +121,10 @@ def cut(found: Documents, chosen: np.ndarray) -> Documents:
         ids += [words[a : min(b, a + WORDS)] for a, b in pairwise(bounds[: SENTENCES + 1])]
         of.append(len(ids))
     starts = np.cumsum([0, *map(len, ids)])
-    return Documents(np.concatenate(ids), starts[of], starts[:-1], np.array(of))
+    return TokenizedDocuments(np.concatenate(ids), starts[of], starts[:-1], np.array(of))
 
 
-def block(found: Documents, indices: np.ndarray) -> Tensor:
+def block(found: TokenizedDocuments, indices: np.ndarray) -> Tensor:
     """One padded (batch, sentences, words)."""
     parts = []
     for i in indices:
@@ -137,10 +137,10 @@ def block(found: Documents, indices: np.ndarray) -> Tensor:
     return torch.from_numpy(ids)
 
 
-def work(found: Documents, tokens: int) -> tuple[dict[str, Callable[[], None]], dict[str, object]]:
+def work(found: TokenizedDocuments, tokens: int) -> tuple[dict[str, Callable[[], None]], dict[str, object]]:
     """An epoch over these documents in each way, and what is known of them."""
     torch.manual_seed(0)
-    config = han.Config(dropout=0.0)
+    config = han.HANConfig(dropout=0.0)
     ours = config.build(VOCAB, 2)
     ways = {
         way: Padded(config.embed, config.hidden, config.attention, packed=way == "packed")
@@ -152,7 +152,7 @@ def work(found: Documents, tokens: int) -> tuple[dict[str, Callable[[], None]], 
     for net in ways.values():
         copy(ours, net)
     numbers, labels = sentence_numbers(found), np.arange(len(found)) % 2
-    alike = batches.plan(found.lengths, tokens, seed=0, epoch=0)
+    alike = batches.plan_batches(found.lengths, tokens, seed=0, epoch=0)
     order, size = np.random.default_rng(1).permutation(len(found)), round(len(found) / len(alike))
     chunks = [order[i : i + size] for i in range(0, len(order), size)]
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from seeds import accuracy, interval, percent, trained
 
-from regard.data.synthetic.reviews import Review, generate
+from regard.data.synthetic.reviews import Review, generate_reviews
 from regard.tasks.classify.run import Classifier
 from regard.training import environment
 
@@ -44,7 +44,7 @@ def main() -> None:
         }
         reached, between, own = [], [], []
         for seed in range(1 if quick else 3):
-            made = generate(400 if quick else 14_000, seed)
+            made = generate_reviews(400 if quick else 14_000, seed)
             cut = len(made) * 6 // 7
             run = trained("self-attentive", made[:cut], settings, seed)
             shared, alone = overlaps(run, made[cut : cut + (5 if quick else 200)])

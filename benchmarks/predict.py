@@ -23,7 +23,7 @@ from timing import machine, peak_memory
 from torch import nn
 
 import regard
-from regard.data.synthetic.reviews import generate
+from regard.data.synthetic.reviews import generate_reviews
 from regard.theory.cost.cost_card import call
 from regard.theory.cost.predict_time import loss_of, predict
 
@@ -41,7 +41,7 @@ BATCH_TOKENS = 2048
 
 def trained(case: dict[str, Any], folder: Path, steps: int) -> tuple[Any, float, float, int]:
     """The run, its seconds a token, and the mean tokens of a text and of a sentence."""
-    reviews = generate(6000, 0)
+    reviews = generate_reviews(6000, 0)
     file = folder / ("reviews.csv" if case["task"] == "classify" else "reviews.txt")
     if case["task"] == "classify":
         import csv
@@ -55,7 +55,7 @@ def trained(case: dict[str, Any], folder: Path, steps: int) -> tuple[Any, float,
         data["block"] = case["block"]
     settings = {"model": case["sizes"], "data": data, "train": {"evaluate_every": 10 * steps}}
     given = {"objective": OBJECTIVE[case["model"]]} if case["task"] == "language" else {}
-    quiet = {"progress": False, "say": lambda line: None}
+    quiet = {"progress": False}
     out = folder / "run"
     run = regard.train(
         case["task"], file, model=case["model"], steps=steps, out=out, settings=settings, **given, **quiet

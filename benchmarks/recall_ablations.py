@@ -81,9 +81,7 @@ def one(row: str, seed: int, steps: int) -> dict[str, float]:
     files = [DATA / "wiki.txt", DATA / "train.tsv"]
     folder = Path(tempfile.mkdtemp())
     try:
-        run = train(
-            "recall", files, settings=settings(row, steps), seed=seed, out=folder / "run", say=lambda line: None
-        )
+        run = train("recall", files, settings=settings(row, steps), seed=seed, out=folder / "run")
         return {"exact": run.metrics["exact"], "seconds": run.config["seconds"]}
     finally:
         shutil.rmtree(folder)

@@ -21,7 +21,7 @@ from typing import Any
 import timing
 from seeds import interval, percent
 
-from regard.data.synthetic.people import generate
+from regard.data.synthetic.people import generate_people
 from regard.tasks.train import train
 
 RESULT = Path(__file__).parent / "results" / "recall_people.json"
@@ -37,11 +37,11 @@ SIZES = (64, 128, 256)
 
 def recalled(count: int, ways: int, mix: dict[str, Any], dim: int, steps: int, seed: int) -> tuple[float, int]:
     """The share of people never asked about whose city is said, and the parameters."""
-    made = generate(count, seed, ways=ways, cities=CITIES)
+    made = generate_people(count, seed, phrasings=ways, cities=CITIES)
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         (home / "facts.txt").write_text("\n".join(made.facts) + "\n")
-        for name, rows in (("asked", made.asked), ("others", made.others)):
+        for name, rows in (("asked", made.train_questions), ("others", made.test_questions)):
             (home / f"{name}.tsv").write_text("".join(f"{q}\t{a}\n" for q, a in rows))
         settings = {
             "model": {"name": "gpt", "dim": dim, "layers": 3, "positions": "rotary", "bias": False},
@@ -50,9 +50,8 @@ def recalled(count: int, ways: int, mix: dict[str, Any], dim: int, steps: int, s
             "train": {"steps": steps, "evaluate_every": 10_000},
         }
         files = [home / "facts.txt", home / "asked.tsv"]
-        quiet: dict[str, Any] = {"say": lambda line: None}
-        run = train("recall", files, settings=settings, seed=seed, out=home / "run", **quiet)
-        return run.evaluate(home / "others.tsv", **quiet)["exact"], run.config["parameters"]
+        run = train("recall", files, settings=settings, seed=seed, out=home / "run")
+        return run.evaluate(home / "others.tsv")["exact"], run.config["parameters"]
 
 
 def main() -> None:

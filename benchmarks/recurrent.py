@@ -19,7 +19,7 @@ import timing
 import torch
 import torch.nn.functional as F
 
-from regard.models.rnn_translator import Config, RNNTranslator
+from regard.models.rnn_translator import RNNTranslator, RNNTranslatorConfig
 from regard.training.environment import prepare
 
 RESULT = Path(__file__).parent / "results" / "recurrent.json"
@@ -48,7 +48,7 @@ def measure(rounds: int) -> dict:
     result: dict = {}
     for mechanism in ("additive", "bilinear", "dot"):
         sizes = {"dim": WIDTH, "hidden": WIDTH, "mechanism": mechanism, "dropout": 0.0}
-        plain, fed = (Config(**sizes, feeding=feeding).build(VOCAB) for feeding in (False, True))
+        plain, fed = (RNNTranslatorConfig(**sizes, input_feeding=feeding).build(VOCAB) for feeding in (False, True))
         work: dict[str, Callable[[], object]] = {
             "plain": lambda model=plain: step(model, source, target),
             "fed": lambda model=fed: step(model, source, target),

@@ -29,7 +29,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
     run = regard.load(str(parser.parse_args().run))
-    texts = parallel_text.read([DATA / "val.en.gz", DATA / "val.de.gz"], source=None, target=None)
+    texts = parallel_text.read_parallel_texts([DATA / "val.en.gz", DATA / "val.de.gz"], source=None, target=None)
     said: dict[str, list[str]] = {}
     rows: dict[str, dict[str, float]] = {}
     for precision in ("float32", "float16", "int8"):

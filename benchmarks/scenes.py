@@ -22,7 +22,7 @@ from timing import machine
 
 import regard
 from regard.config.settings import load, merge, overrides
-from regard.data.synthetic.scene_files import write
+from regard.data.synthetic.scene_files import write_scenes
 
 ROOT = Path(__file__).parent.parent
 PARTS = ("valid", "unseen", "strange")
@@ -35,7 +35,7 @@ def measure(seed: int, count: int, changed: list[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         begun = time.perf_counter()
-        write(home, count, seed=seed)
+        write_scenes(home, count, seed=seed)
         made = time.perf_counter() - begun
         for part in ("train", "valid"):
             settings["data"][part] = [str(home / f"{part}.zip"), str(home / f"{part}.captions.tsv")]

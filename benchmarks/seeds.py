@@ -24,7 +24,7 @@ def table(examples: Sequence[Any]) -> Table:
 
 def trained(model: str, examples: Sequence[Any], settings: Mapping[str, Any], seed: int) -> Classifier:
     """A run in a folder that is thrown away."""
-    quiet = {"progress": False, "say": lambda line: None}
+    quiet = {"progress": False}
     with tempfile.TemporaryDirectory() as folder:
         return train(
             "classify", table(examples), model=model, out=Path(folder) / "run", seed=seed, settings=settings, **quiet
@@ -32,7 +32,7 @@ def trained(model: str, examples: Sequence[Any], settings: Mapping[str, Any], se
 
 
 def accuracy(run: Classifier, examples: Sequence[Any]) -> float:
-    return run.evaluate(table(examples), say=lambda line: None)["accuracy"]
+    return run.evaluate(table(examples))["accuracy"]
 
 
 def interval(values: Sequence[float]) -> dict[str, Any]:

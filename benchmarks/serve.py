@@ -27,17 +27,17 @@ import httpx
 from timing import machine
 
 import regard
-from regard.data.synthetic.reviews import generate
+from regard.data.synthetic.reviews import generate_reviews
 
 CLIENTS = 64
 
 
 def trained(folder: Path) -> Path:
     """A run of a few steps: what it says does not matter, that it is the same does."""
-    rows = [json.dumps({"text": r.text, "label": r.label}) for r in generate(400, 0)]
+    rows = [json.dumps({"text": r.text, "label": r.label}) for r in generate_reviews(400, 0)]
     (folder / "reviews.jsonl").write_text("\n".join(rows) + "\n")
     small = {"model": {"dim": 64, "layers": 2, "heads": 4}}
-    quiet = {"progress": False, "say": lambda line: None}
+    quiet = {"progress": False}
     regard.train(
         "classify", folder / "reviews.jsonl", model="transformer", steps=20, settings=small, out=folder / "run", **quiet
     )
@@ -82,7 +82,7 @@ async def killer(server: int, stop: float, seconds: float, seen: dict[str, Any])
 
 
 async def load(address: str, server: int, run: Path, seconds: float) -> dict[str, Any]:
-    texts = [r.text for r in generate(200, 7)]
+    texts = [r.text for r in generate_reviews(200, 7)]
     wanted = {t: s.probabilities["positive"] for t, s in zip(texts, regard.load(str(run)).predict(texts), strict=True)}
     seen: dict[str, Any] = {"answers": 0, "pages": 0, "busy": 0, "lost": [], "mixed": 0, "kills": 0, "times": []}
     stop = time.monotonic() + seconds

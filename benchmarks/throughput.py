@@ -100,7 +100,7 @@ class NanoGPT(nn.Module):
 
 def regard_gpt(s: Sizes, activation: str = "gelu") -> gpt.GPT:
     positions = f"learned:length={s.block}"
-    return gpt.GPT(gpt.Config(s.vocab, s.dim, s.layers, s.heads, positions=positions, activation=activation))
+    return gpt.GPT(gpt.GPTConfig(s.vocab, s.dim, s.layers, s.heads, positions=positions, activation=activation))
 
 
 def hugging_face(s: Sizes, activation: str = "gelu_new") -> nn.Module:

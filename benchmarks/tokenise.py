@@ -81,8 +81,8 @@ def write_text(folder: Path, text: bytes, size: int, files: int) -> list[Path]:
 
 def strings(file: Path) -> list[list[str]]:
     """The pieces that regard gives to the library, block by block."""
-    blocks = chunks.blocks(file)
-    return [[p.decode() for p in chunks.cut(block.data, encode_ids.PIECE)] for block in blocks]
+    blocks = chunks.read_blocks(file)
+    return [[p.decode() for p in chunks.split_text(block.data, encode_ids.PIECE_BYTES)] for block in blocks]
 
 
 def library(core: tokenizer.tk.Tokenizer, batches: Iterable[list[str]]) -> None:
@@ -113,18 +113,18 @@ def processor_time() -> float:
 
 
 def compare(kind: str, text: bytes, files: list[Path], folder: Path, processes: bool) -> dict:
-    tok = tokenizer.train([text[:5_000_000].decode(errors="ignore")], kind, 16_000)
+    tok = tokenizer.train_tokenizer([text[:5_000_000].decode(errors="ignore")], kind, 16_000)
     tok.save(folder / f"{kind}.json")
     walls: dict[str, list[float]] = {}
     cpus: dict[str, list[float]] = {}
     draw, tokens, size = random.Random(0), 0, 0
     context = multiprocessing.get_context("spawn")
-    pool = context.Pool(tokenize_corpus.cores(), prepare_worker, (str(folder / f"{kind}.json"),)) if processes else None
+    pool = context.Pool(tokenize_corpus.count_cores(), prepare_worker, (str(folder / f"{kind}.json"),)) if processes else None
     library(tok.core, strings(files[0])[:2])  # warms the library's threads and its cache of words
     for file in files:
         blocks, out = strings(file), folder / "out"
         ways: dict[str, Callable[[], object]] = {
-            "regard": lambda file=file, out=out: corpus.build(file, tok, out, progress=False),
+            "regard": lambda file=file, out=out: corpus.build_corpus(file, tok, out, progress=False),
             "library, 1 MB": lambda blocks=blocks: library(tok.core, blocks),
             "library, 8 MB": lambda blocks=blocks: library(tok.core, together(blocks, 8)),
         }
@@ -136,8 +136,8 @@ def compare(kind: str, text: bytes, files: list[Path], folder: Path, processes: 
             walls.setdefault(name, []).append(time.perf_counter() - wall)
             cpus.setdefault(name, []).append(processor_time() - cpu)
         made = corpus.Corpus.open(out)
-        tokens, size = tokens + made.tokens, size + made.bytes
-        assert made.bytes == file.stat().st_size
+        tokens, size = tokens + made.num_tokens, size + made.num_bytes
+        assert made.num_bytes == file.stat().st_size
         shutil.rmtree(out)
     if pool is not None:
         pool.terminate()
@@ -168,15 +168,15 @@ def status() -> dict[str, float]:
 
 def write_tokens(folder: Path, size: int) -> None:
     """A corpus of so many bytes of tokens, without text behind it."""
-    draw, names, count = np.random.default_rng(0), [], min(tokenize_corpus.SHARD, size // 2)
+    draw, names, count = np.random.default_rng(0), [], min(tokenize_corpus.SHARD_TOKENS, size // 2)
     for i in range(max(1, size // 2 // count)):
         names.append(f"shard-{i:05d}.safetensors")
         ids = draw.integers(0, 1 << 16, count, np.uint16)
         about = {"fingerprint": "random", "next": None}
         arrays = {"tokens": ids, "documents": np.zeros(1, np.int64), "marks": np.array([[count, 1, 1]])}
-        token_shards.write(folder / names[-1], arrays, about)
+        token_shards.write_shard(folder / names[-1], arrays, about)
     about = {"format": fingerprint.FORMAT, "fingerprint": "random", "shards": names}
-    (folder / corpus.NAME).write_text(json.dumps(about))
+    (folder / corpus.INDEX_NAME).write_text(json.dumps(about))
 
 
 def read_child(folder: str, held: int, limit: int, batches: int) -> None:
@@ -187,12 +187,12 @@ def read_child(folder: str, held: int, limit: int, batches: int) -> None:
         with open(shard, "rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-    corpus.HELD = held
+    corpus.MAX_MAPPED_BYTES = held
     made, draw, seen = corpus.Corpus.open(folder), np.random.default_rng(0), []
     before = status()
     begun, cpu = time.perf_counter(), time.process_time()
     for i in range(batches):
-        made.read(draw.integers(0, made.tokens - WINDOW, BATCH), WINDOW)
+        made.read(draw.integers(0, made.num_tokens - WINDOW, BATCH), WINDOW)
         if i % 17 == 0:  # in no step with letting go
             seen.append(status())
     seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu
@@ -207,7 +207,7 @@ def read_child(folder: str, held: int, limit: int, batches: int) -> None:
 def reading(folder: Path, size: int, batches: int) -> dict:
     write_tokens(folder, size)
     limit, found = 256 << 20, {}
-    for name, held in (("regard", min(corpus.HELD, size // 4)), ("never let go", 1 << 60)):
+    for name, held in (("regard", min(corpus.MAX_MAPPED_BYTES, size // 4)), ("never let go", 1 << 60)):
         child = [sys.executable, __file__, "--child", *map(str, (folder, held, limit, batches))]
         found[name] = json.loads(subprocess.run(child, check=True, capture_output=True, text=True).stdout)
     return {"tokens_megabytes": round(size / 1e6), "limit_megabytes": round(limit / 1e6), "batches": batches, **found}
@@ -242,7 +242,7 @@ def main() -> None:
 
     size = chosen.size * 1_000_000
     name, text = source()
-    result: dict = {"machine": timing.machine() | {"usable_cores": tokenize_corpus.cores()}, "text": name}
+    result: dict = {"machine": timing.machine() | {"usable_cores": tokenize_corpus.count_cores()}, "text": name}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         for i, kind in enumerate(chosen.kinds):

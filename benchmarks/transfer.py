@@ -60,7 +60,7 @@ def fresh(run: Any, place: Path, seed: int) -> Path:
 
     shutil.copytree(run.folder, place)
     torch.manual_seed(seed)
-    config: preln_bert.Config = run.settings.model
+    config: preln_bert.PreLNBERTConfig = run.settings.model
     save_file(config.build(run.config["vocab"]).state_dict(), place / "model.safetensors")
     return place
 
@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--bert")
     parser.add_argument("--seeds", type=int, default=3)
     given = parser.parse_args()
-    quiet = {"progress": False, "say": lambda line: None}
+    quiet = {"progress": False}
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         bert = trained("bert-long", given.bert, place)

@@ -47,7 +47,7 @@ def trained(recipe: str, seed: int, changed: list[str], runs: Path) -> tuple[Any
 
 def by_length(run: Any, files: list[Path], beams: int) -> dict[str, Any]:
     """The share that is right, by the number of words of the reference."""
-    texts = parallel_text.read(files, source=run.settings.data.source, target=run.settings.data.target)
+    texts = parallel_text.read_parallel_texts(files, source=run.settings.data.source, target=run.settings.data.target)
     found = run.translate(texts.sources, beam=beams)
     right: dict[int, list[bool]] = defaultdict(list)
     for said, wanted in zip(found, texts.targets, strict=True):

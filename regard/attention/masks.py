@@ -1,15 +1,15 @@
-"""Which keys a query may regard. True means "may be seen", everywhere in regard (torch.nn says the opposite).
+"""Attention masks. True means "may attend", everywhere in regard. In torch.nn's key_padding_mask True means the opposite.
 
-    keys    (b, k)         real keys, against padding
-    pairs   (b, h, q, k)   any pattern; b and h may be 1
-    causal                 a key is seen only from its own place onwards
+    key_mask    (b, k)         False for padding
+    attn_mask   (b, h, q, k)   any pattern; b and h may be 1
+    causal                     a query attends to keys at its own position and before it
 
-The parts are kept apart until the scores need them, so that the fused kernels can be given the cheapest form.
+The parts stay separate until the scores need them, so that fused kernels get the cheapest form.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -20,91 +20,108 @@ from regard.errors import UserError
 
 @dataclass(frozen=True)
 class Mask:
+    """Which keys each query may attend to. The parts are combined by "and".
+
+    Args:
+        key_mask: Keys that are not padding, (b, k) bool.
+        attn_mask: Allowed query-key pairs, (b, h, q, k) bool; b and h may be 1.
+        causal: Hide keys at later positions than the query.
+    """
+
     key_mask: Tensor | None = None
     attn_mask: Tensor | None = None
     causal: bool = False
 
     def allowed(self, q_pos: PositionIds, k_pos: PositionIds, device: torch.device) -> Tensor | None:
-        """All parts as one bool tensor that broadcasts to (b, h, q, k); None where everything may be seen."""
+        """Combine all parts into one bool tensor that broadcasts to (b, h, q, k). None if nothing is masked."""
         allowed = None if self.key_mask is None else self.key_mask[:, None, None, :]
         if self.attn_mask is not None:
             allowed = self.attn_mask if allowed is None else allowed & self.attn_mask
-        if self.causal and not sees_all(q_pos, k_pos):
-            ahead = position_tensor(q_pos, device)[..., :, None] >= position_tensor(k_pos, device)[..., None, :]
-            ahead = ahead[:, None] if ahead.dim() == 3 else ahead[None, None]
-            allowed = ahead if allowed is None else allowed & ahead
+        if self.causal and not all_keys_visible(q_pos, k_pos):
+            visible = position_tensor(q_pos, device)[..., :, None] >= position_tensor(k_pos, device)[..., None, :]
+            visible = visible[:, None] if visible.dim() == 3 else visible[None, None]
+            allowed = visible if allowed is None else allowed & visible
         return allowed
 
     def is_plain_causal(self, q_pos: PositionIds, k_pos: PositionIds) -> bool:
-        """Only causal, queries and keys being the same places: what the fused kernels know by themselves."""
+        """Whether this is the causal triangle over equal query and key positions, which fused kernels implement."""
         same = isinstance(q_pos, range) and isinstance(k_pos, range) and q_pos == k_pos
         return same and self.causal and self.key_mask is None and self.attn_mask is None
 
 
-def sees_all(q_pos: PositionIds, k_pos: PositionIds) -> bool:
-    """Whether even the first query stands at or after the last key, as in decoding one step."""
+def all_keys_visible(q_pos: PositionIds, k_pos: PositionIds) -> bool:
+    """Whether the first query is at or after the last key, as in a decoding step; a causal mask then hides nothing."""
     return isinstance(q_pos, range) and isinstance(k_pos, range) and (not k_pos or q_pos.start >= k_pos.stop - 1)
 
 
-def as_mask(mask: Mask | Tensor | None, *, causal: bool, b: int, q: int, k: int, h: int | None = None) -> Mask | None:
-    """A caller's mask, checked. A tensor of (b, k) is about keys; (b, q, k) and (b, h, q, k) are about pairs."""
-    if isinstance(mask, Tensor):
-        mask = _from_tensor(mask, b, h, q, k)
-    if mask is None:
-        return Mask(causal=True) if causal else None
-    for part, tensor, want in (("keys", mask.key_mask, (b, k)), ("pairs", mask.attn_mask, (b, h, q, k))):
-        if tensor is not None:
-            _check_part(part, tensor, want)
-    return replace(mask, causal=True) if causal else mask
+def build_mask(
+    key_mask: Tensor | None, attn_mask: Tensor | None, causal: bool, *, b: int, h: int, q: int, k: int
+) -> Mask | None:
+    """Check the masks of a caller and combine them.
+
+    Args:
+        key_mask: (b, k) bool.
+        attn_mask: (q, k), (b, q, k) or (b, h, q, k) bool.
+        causal: Hide later keys.
+
+    Returns:
+        The mask, or None if every query may attend to every key.
+    """
+    if key_mask is not None:
+        check_key_mask(key_mask, b, k)
+    if attn_mask is not None:
+        attn_mask = _check_attn_mask(attn_mask, b, h, q, k)
+    if key_mask is None and attn_mask is None and not causal:
+        return None
+    return Mask(key_mask, attn_mask, causal)
 
 
-def _from_tensor(mask: Tensor, b: int, h: int | None, q: int, k: int) -> Mask:
-    if mask.dim() == 2:
-        _check_part("keys", mask, (b, k))
-        _check_polarity(mask)
-        return Mask(key_mask=mask)
-    if mask.dim() == 3:
-        mask = mask[:, None]
-    _check_part("pairs", mask, (b, h, q, k))
-    _check_pair_polarity(mask)
-    return Mask(attn_mask=mask)
+def check_key_mask(key_mask: Tensor, b: int, k: int) -> None:
+    """Raise UserError unless the mask is a (b, k) bool tensor with True for real keys; a dimension may be 1."""
+    _check_bool("key_mask", key_mask)
+    if not _broadcasts(key_mask, (b, k)):
+        raise UserError(
+            f"key_mask has shape {tuple(key_mask.shape)}; expected (batch, keys) = ({b}, {k}). "
+            "Pass a mask over query-key pairs as attn_mask"
+        )
+    if torch.compiler.is_compiling() or key_mask.shape[1] < 2:
+        return
+    # Inverted right padding hides every key of the longest row, and no row is all True.
+    rising = (key_mask[:, 1:] >= key_mask[:, :-1]).all()
+    if bool(rising & ~key_mask.all(1).any() & (~key_mask.any(1)).any()):
+        raise UserError(
+            "key_mask looks inverted: it hides all of the longest row and shows only padding. In regard True means "
+            "'may attend'; torch.nn's key_padding_mask is the opposite, so pass ~mask"
+        )
 
 
-def _check_part(part: str, mask: Tensor, want: tuple[int | None, ...]) -> None:
+def _check_attn_mask(attn_mask: Tensor, b: int, h: int, q: int, k: int) -> Tensor:
+    """Check a mask over query-key pairs. Returns it as (b or 1, h or 1, q or 1, k or 1)."""
+    _check_bool("attn_mask", attn_mask)
+    full = {2: attn_mask[None, None], 3: attn_mask[:, None], 4: attn_mask}.get(attn_mask.dim()) if attn_mask.dim() > 1 else None
+    if full is None or not _broadcasts(full, (b, h, q, k)):
+        raise UserError(
+            f"attn_mask has shape {tuple(attn_mask.shape)}; expected (queries, keys) = ({q}, {k}), (batch, queries, "
+            f"keys) = ({b}, {q}, {k}) or (batch, heads, queries, keys) = ({b}, {h}, {q}, {k}). Pass a padding mask "
+            "(batch, keys) as key_mask"
+        )
+    if not torch.compiler.is_compiling() and q == k and q > 1 and full.shape[-2:] == (q, k):
+        future = torch.ones(q, k, dtype=torch.bool, device=full.device).triu(1)
+        if bool((full == future).all()):
+            raise UserError(
+                "attn_mask looks like an inverted causal mask: it shows only later positions and hides each position "
+                "from itself. In regard True means 'may attend', so pass ~mask, or causal=True"
+            )
+    return full
+
+
+def _check_bool(name: str, mask: Tensor) -> None:
     if mask.dtype != torch.bool:
         raise UserError(
-            f"a mask must be bool with True for what may be seen; given dtype {mask.dtype}. "
-            "For an additive mask of 0 and -inf pass mask == 0; for 1 and 0 pass mask.bool()"
-        )
-    fits = mask.dim() == len(want) and all(w is None or s == w or s == 1 for s, w in zip(mask.shape, want, strict=True))
-    if not fits:
-        shape = ", ".join("heads" if w is None else str(w) for w in want)
-        raise UserError(
-            f"the mask of {part} has shape {tuple(mask.shape)}; wanted ({shape}) here. A mask is (batch, keys), "
-            "(batch, queries, keys) or (batch, heads, queries, keys)"
+            f"{name} must be a bool tensor with True for 'may attend'; given dtype {mask.dtype}. "
+            f"For an additive mask of 0 and -inf pass {name}=mask == 0; for 1 and 0 pass {name}=mask.bool()"
         )
 
 
-def _check_polarity(keys: Tensor) -> None:
-    """Right padding turned round hides every key of the longest row: that cannot be meant."""
-    if torch.compiler.is_compiling() or keys.shape[1] < 2:
-        return
-    rising = (keys[:, 1:] >= keys[:, :-1]).all()
-    if bool(rising & ~keys.all(1).any() & (~keys.any(1)).any()):
-        raise UserError(
-            "the mask of keys looks turned round: it hides all of the longest row and shows only padding. In regard "
-            "True means 'may be seen'; torch.nn's key_padding_mask is the opposite, so pass ~mask"
-        )
-
-
-def _check_pair_polarity(pairs: Tensor) -> None:
-    """A causal mask turned round shows the future and hides each place from itself."""
-    q, k = pairs.shape[-2:]
-    if torch.compiler.is_compiling() or q != k or q < 2:
-        return
-    upper = torch.ones(q, k, dtype=torch.bool, device=pairs.device).triu(1)
-    if bool((pairs == upper).all()):
-        raise UserError(
-            "the mask shows only the future and hides each place from itself: it looks like a causal mask turned "
-            "round. In regard True means 'may be seen', so pass ~mask, or causal=True"
-        )
+def _broadcasts(mask: Tensor, shape: tuple[int, ...]) -> bool:
+    return mask.dim() == len(shape) and all(given in (1, size) for given, size in zip(mask.shape, shape, strict=True))

@@ -1,7 +1,8 @@
-"""Where queries and keys stand. A stretch of a sequence is a `range`; anything else is a tensor of positions or a Grid.
+"""Positions of queries and keys in their sequence.
 
-A range costs nothing and lets masks and kernels see at once that a causal triangle is plain, or that a decoding step
-sees all that came before.
+Consecutive positions are a `range`; other positions are a tensor or a `Grid`. A range needs no memory, and masks and
+kernels can tell from it without looking at numbers that a causal mask is the standard triangle, or that a decoding
+step may attend to all earlier keys.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Grid:
-    """A flattened picture: place i stands at row y = i // width, column x = i % width."""
+    """Positions of a flattened image or feature map: position i is at row i // width, column i % width."""
 
     height: int
     width: int
@@ -23,17 +24,17 @@ class Grid:
         return self.height * self.width
 
     def coordinates(self, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
-        """(y, x) of every place, each (n,)."""
-        place = torch.arange(len(self), device=device)
-        return place // self.width, place % self.width
+        """Row y and column x of every position, each (n,)."""
+        index = torch.arange(len(self), device=device)
+        return index // self.width, index % self.width
 
 
 PositionIds = range | Tensor | Grid
-"""Positions of a sequence: range, tensor of (n,) or (b, n), or Grid."""
+"""Positions of a sequence: a range, a tensor (n,) or (b, n), or a Grid."""
 
 
 def position_tensor(position_ids: PositionIds, device: torch.device | None = None) -> Tensor:
-    """Positions as a tensor, (n,) or (b, n)."""
+    """Convert positions to a tensor, (n,) or (b, n)."""
     if isinstance(position_ids, Tensor):
         return position_ids
     if isinstance(position_ids, Grid):
@@ -42,15 +43,20 @@ def position_tensor(position_ids: PositionIds, device: torch.device | None = Non
 
 
 def distances(q_pos: PositionIds, k_pos: PositionIds, device: torch.device | None = None) -> Tensor:
-    """key position - query position, (q, k) or (b, q, k)."""
+    """Key position minus query position for all pairs, (q, k) or (b, q, k)."""
     return position_tensor(k_pos, device)[..., None, :] - position_tensor(q_pos, device)[..., :, None]
 
 
 @dataclass(frozen=True)
 class QueryKeyPositions:
-    """Where the queries and the keys of one act of attention stand, and what they are, for whoever looks.
+    """Query and key positions of one attention call, with axis labels for `record`.
 
-    example_ids: (b,) which example each row of the batch belongs to, where that is not simply its number.
+    Args:
+        q_pos: Positions of the queries.
+        k_pos: Positions of the keys.
+        query_axis: What the queries are: "tokens", "sentences", "hops", "grid".
+        key_axis: What the keys are: "tokens", "source", "sentences", "grid".
+        example_ids: The example that each batch row belongs to, (b,). None if row i is example i.
     """
 
     q_pos: PositionIds

@@ -25,6 +25,7 @@ from regard.cli import (
     use,
     verify,
 )
+from regard.config.messages import configure
 from regard.errors import UserError
 
 app = typer.Typer(
@@ -77,6 +78,7 @@ def root(
     Example:
       regard demo --out demo
     """
+    configure("stderr")
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ for."""
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,8 @@ import typer
 from regard.cli import options as o
 from regard.cli.train import app, run
 from regard.cli.use import Imports, Json, RunFolder, open_run
+
+logger = logging.getLogger(__name__)
 
 
 @app.command("caption")
@@ -150,7 +153,7 @@ def caption(
 
     if sys.stderr.isatty():
         progress.set(lambda done, of: print(f"\rmeasured {done} of {of} ", end="\r", file=sys.stderr, flush=True))
-    how = {"beam": beam, "alpha": alpha, "consensus": consensus, "told": _counter(), "say": _tell}
+    how = {"beam": beam, "alpha": alpha, "consensus": consensus, "told": _counter()}
     found = opened.caption(pictures, maps=out is not None, faithful=MOST if faithful and out is not None else 0, **how)
     for one in found:
         if json_:
@@ -165,7 +168,7 @@ def caption(
         from regard.tasks.caption.page import page
 
         out.write_text(page(opened, found, pictures), encoding="utf-8")
-    _tell(f"{'maps' if ending == '.json' else 'page'}: {out}")
+    logger.info(f"{'maps' if ending == '.json' else 'page'}: {out}")
 
 
 def scenes(
@@ -182,9 +185,9 @@ def scenes(
     Example:
       regard scenes --count 60 --others 10 --out scenes
     """
-    from regard.data.synthetic.scene_files import write
+    from regard.data.synthetic.scene_files import write_scenes
 
-    write(out, count, seed=seed, size=size, others=others)
+    write_scenes(out, count, seed=seed, size=size, eval_count=others)
     print(f"{count:,} scenes to learn from; valid, unseen and strange of {others:,} each: {out}")
     print(f"try: regard train caption {out}/train.zip {out}/train.captions.tsv --out runs/scenes")
 
@@ -199,7 +202,3 @@ def _counter() -> Callable[[int], None] | None:
         print(f"\r{done:,} captioned ", end="\r", file=sys.stderr, flush=True)
 
     return told if sys.stderr.isatty() else None
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

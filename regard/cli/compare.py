@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from regard.cli import options as o
+from regard.config.messages import configure
 from regard.config.settings import load, merge, overrides
 from regard.errors import UserError
 
@@ -76,17 +77,13 @@ def compare(
     from regard.comparison.compare_designs import compare_designs as run
     from regard.comparison.designs import Asked, listed, varied, with_bags
     from regard.comparison.plan import replay as take_over
-    from regard.plugins import import_files
+    from regard.config.plugins import import_files
     from regard.training.interrupts import Interrupted
 
     if import_ and on == "ray":
         raise UserError("a mechanism of your own (--import) is known here and not on a cluster: leave --on ray out")
-    import_files(import_ or [])
-    stream = sys.stderr if json_ else sys.stdout
-
-    def say(line: str) -> None:
-        if not quiet:
-            print(line, file=stream, flush=True)
+    import_files(import_)
+    configure("stderr" if json_ else "stdout", quiet=quiet)
 
     tree: dict[str, Any] = load(config) if config else {}
     task = task or tree.pop("task", None)
@@ -125,9 +122,9 @@ def compare(
                 settings = merge(settings, {"data": write(task, wanted, place / "generated", asked_for)})
             usual = {"models": [], "measure": _measure(settings.get("data") or {})}
             asked_for = _lists({"task": task, "settings": settings, **usual, **asked_for})
-            asked = Asked(**{**asked_for, "models": with_bags(task, asked_for["models"], say)})
+            asked = Asked(**{**asked_for, "models": with_bags(task, asked_for["models"])})
         try:
-            found = run(asked, place, on=on, dry=dry_run, progress=not quiet, say=say)
+            found = run(asked, place, on=on, dry=dry_run, progress=not quiet)
         except Stopped as stop:
             tell(stop.found, place, json_)
             again = f"--replay {replay} " if replay else ""

@@ -65,9 +65,9 @@ def cost(
       regard cost transformer-base --n 30
       regard cost runs/han --n 60
     """
-    from regard.plugins import import_files
+    from regard.config.plugins import import_files
 
-    import_files(import_ or [])
+    import_files(import_)
     given = {"d": d, "heads": heads, "layers": layers, "mechanism": mechanism, "positions": positions}
     module, name = _module(what, given, vocab, classes)
     from regard.theory.cost.cost_card import card

@@ -33,23 +33,33 @@ MODEL_OPTIONS = {
 }
 
 
-def settings_options(settings: type, *, default_model: str | None = None) -> list[inspect.Parameter]:
-    """Build the options of a settings dataclass, one for each scalar field, also of the nested `data`, `tokenizer` and
-    `train`.
+def settings_options(settings: type) -> list[inspect.Parameter]:
+    """Build the parameters of a command from a settings dataclass.
+
+    `data.train` becomes the argument. Each scalar field, also of the nested `data`, `tokenizer` and `train`, becomes an
+    option.
 
     Args:
         settings: A dataclass, such as `ClassifySettings`.
-        default_model: Name of the model that is trained by default; shown in the help.
 
     Returns:
         Keyword-only parameters, annotated for Typer. A parameter is named after its setting, with `__` for the dot:
         `train__lr`. Its value is None where the option is not given.
     """
-    options = [
-        _option(path, str | None, text, default_model if path == "model.name" else None)
-        for path, text in MODEL_OPTIONS.items()
-    ]
-    return options + field_options(settings) + [o for name in SECTIONS for o in field_options(settings, name)]
+    options = [make_option(path, str | None, text) for path, text in MODEL_OPTIONS.items()]
+    sections = [option for name in ("", *SECTIONS) for option in field_options(settings, name)]
+    return [data_argument(settings), *options, *sections]
+
+
+def data_argument(settings: type) -> inspect.Parameter:
+    """Build the argument that names the training data, from the field `data.train`."""
+    cls = typing.get_type_hints(settings)["data"]
+    field = next(field for field in dataclasses.fields(cls) if field.name == "train")
+    info = typer.Argument(help=field.metadata.get("help"), metavar=field.metadata.get("metavar") or "DATA")
+    kind = _option_type(typing.get_type_hints(cls)["train"])
+    return inspect.Parameter(
+        "data__train", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, info]
+    )
 
 
 def field_options(settings: type, section: str = "") -> list[inspect.Parameter]:
@@ -62,7 +72,7 @@ def field_options(settings: type, section: str = "") -> list[inspect.Parameter]:
         if path in NOT_OPTIONS or kind is None or not field.init:
             continue
         help_text = field.metadata.get("help", "")
-        options.append(_option(path, kind, help_text, field.default, field.metadata.get("metavar")))
+        options.append(make_option(path, kind, help_text, field.default, field.metadata.get("metavar")))
     return options
 
 
@@ -76,7 +86,7 @@ def method_options(method: Callable[..., Any]) -> list[inspect.Parameter]:
     for parameter in inspect.signature(method).parameters.values():
         kind = _option_type(hints.get(parameter.name, Any))
         if parameter.kind is parameter.KEYWORD_ONLY and kind is not None:
-            options.append(_option(parameter.name, kind, texts.get(parameter.name, ""), parameter.default))
+            options.append(make_option(parameter.name, kind, texts.get(parameter.name, ""), parameter.default))
     return options
 
 
@@ -104,9 +114,8 @@ def add_options(command: Callable[..., Any], options: Iterable[inspect.Parameter
         given = {p.name.replace("__", "."): values.pop(p.name) for p in derived}
         return command(**values, **{name: value for name, value in given.items() if value not in (None, [])})
 
-    own = [p.replace(kind=p.KEYWORD_ONLY) for p in own]
-    arguments = [p for p in own if _is_argument(p)]
-    signature = [*arguments, *derived, *(p for p in own if not _is_argument(p))]
+    signature = [p.replace(kind=p.KEYWORD_ONLY) for p in (*own, *derived)]
+    signature.sort(key=lambda p: (not _is_argument(p), p not in derived))
     run_command.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
     run_command.__annotations__ = {p.name: p.annotation for p in signature}
     return run_command
@@ -117,7 +126,8 @@ def _is_argument(parameter: inspect.Parameter) -> bool:
     return any(isinstance(info, typer.models.ArgumentInfo) for info in metadata)
 
 
-def _option(path: str, kind: Any, help_text: str, default: Any = None, metavar: str | None = None) -> inspect.Parameter:
+def make_option(
+    path: str, kind: Any, help_text: str, default: Any = None, metavar: str | None = None) -> inspect.Parameter:
     """Build one option of a type from `_option_type`. The default is only shown: an option not given is None."""
     flag = "--" + OPTION_NAMES.get(path, path.split(".")[-1]).replace("_", "-")
     if default is True:

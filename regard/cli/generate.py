@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from regard.cli.use import Imports, Json, RunFolder, open_run
+from regard.config.messages import collect_messages
 from regard.errors import UserError
 
 MOST = 64  # prompts of a file that are written at once
@@ -46,7 +47,7 @@ def generate(
     _quick()
     prompts = [_whole(prompt or "")] if file is None else _lines(file)
     how: dict[str, Any] = {"tokens": tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p}
-    how |= {"seed": seed, "n": n, "window": window, "precision": precision, "say": _note}
+    how |= {"seed": seed, "n": n, "window": window, "precision": precision}
     if file is None and n == 1 and not json_:
         _stream(opened, prompts[0], how)
         return
@@ -64,16 +65,16 @@ def _stream(opened: Any, prompt: str, how: dict[str, Any]) -> None:
         sys.stdout.write(piece)
         sys.stdout.flush()
 
-    notes: list[str] = []  # are told when the text is whole, and not within it
     print(prompt, end="", flush=True)
     try:
-        said = opened.generate(prompt, heard=heard, **how | {"say": notes.append})[0]
+        with collect_messages() as messages:  # shown after the text, and not within it
+            said = opened.generate(prompt, heard=heard, **how)[0]
     except KeyboardInterrupt:  # what was written stands there
         print()
         raise typer.Exit(130) from None
     print()
-    for note in notes:
-        _note(note)
+    for message in messages:
+        print(message, file=sys.stderr, flush=True)
     _tell(said.slid, opened, how["window"])
 
 
@@ -103,7 +104,7 @@ def fill(
       regard fill runs/bert "The [MASK] was cold."
       regard fill runs/birnn "We [MASK] the [MASK]." --top 3 --json
     """
-    found = open_run(run, import_, "fill").fill(_whole(text), top=top, tokens=tokens, seed=seed, say=_note)
+    found = open_run(run, import_, "fill").fill(_whole(text), top=top, tokens=tokens, seed=seed)
     if json_:
         rows = [{"mask": i, "guesses": [guess.as_dict() for guess in row]} for i, row in enumerate(found)]
         print(json.dumps({"text": text, "masks": rows}, ensure_ascii=False))
@@ -113,10 +114,6 @@ def fill(
             print(f"[MASK] {i + 1}")
         for guess in row:
             print(f"{guess.probability:.4f}\t{_shown(guess.words)}")
-
-
-def _note(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def _shown(words: str) -> str:
@@ -131,9 +128,9 @@ def _whole(text: str) -> str:
 
 
 def _lines(file: Path) -> list[str]:
-    from regard.data.read_table import decode
+    from regard.data.read_table import decode_utf8
 
-    lines = [line.rstrip("\r") for line in decode(file.read_bytes(), str(file)).split("\n")]
+    lines = [line.rstrip("\r") for line in decode_utf8(file.read_bytes(), str(file)).split("\n")]
     prompts = [line for line in lines if line.strip()]
     if not prompts:
         raise UserError(f"{file} holds no prompt: every line is empty")

@@ -16,7 +16,7 @@ def matrix() -> dict[str, Any]:
     import regard.models
     from regard.attention.mechanisms import COMMON, MECHANISMS
     from regard.attention.positions import POSITIONS
-    from regard.config.discover import modules
+    from regard.config.registry import import_modules
     from regard.config.specs import own_options
     from regard.tasks.base import KINDS
     from regard.tasks.build_settings import model_module, models
@@ -29,7 +29,7 @@ def matrix() -> dict[str, Any]:
     trained = {(task, name): model_module(task, name) for task in KINDS for name in models(task)}
     others = [
         module
-        for module in modules(regard.models.__name__, regard.models.__path__)
+        for module in import_modules(regard.models.__name__, regard.models.__path__)
         if hasattr(module, "Config") and module not in trained.values()
     ]
     return {
@@ -44,7 +44,7 @@ def matrix() -> dict[str, Any]:
                 "citation": cls.citation,
                 "reason": cls.reason,
                 "positions": [p for p, place in POSITIONS.items() if place.kind in cls.accepts],
-                "cross": cls.cross,
+                "cross": cls.supports_cross_attention,
                 "options": {
                     key: None if option.default is option.empty else option.default
                     for key, option in own_options(cls, COMMON).items()

@@ -139,12 +139,12 @@ def people(
     Example:
       regard people --count 200 --ways 2 --out people
     """
-    from regard.data.synthetic.people import generate
+    from regard.data.synthetic.people import generate_people
 
-    made = generate(count, seed, ways=ways, cities=cities)
+    made = generate_people(count, seed, phrasings=ways, cities=cities)
     out.mkdir(parents=True, exist_ok=True)
     (out / "facts.txt").write_text("\n".join(made.facts) + "\n", encoding="utf-8")
-    for name, rows in (("asked", made.asked), ("others", made.others)):
+    for name, rows in (("asked", made.train_questions), ("others", made.test_questions)):
         (out / f"{name}.tsv").write_text("".join(f"{q}\t{a}\n" for q, a in rows), encoding="utf-8")
     print(f"{len(made.facts):,} sentences about {count:,} people: {out / 'facts.txt'}")
     print(f"try: regard train recall --facts {out}/facts.txt --questions {out}/asked.tsv --out runs/people")

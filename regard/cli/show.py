@@ -9,16 +9,17 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.use import Imports, RunFolder, _say, _whole, no_file, pictured
+from regard.cli.use import Imports, RunFolder, _whole, no_file, pictured
+from regard.config.messages import configure
 from regard.errors import UserError
 
 
 def open_any(folder: Path, imports: list[Path] | None, verb: str) -> Any:
     """A run or an imported model, if it is one that can do this."""
+    from regard.config.plugins import import_files
     from regard.hub.load_any import opened
-    from regard.plugins import import_files
 
-    import_files(imports or [])
+    import_files(imports)
     found = opened(folder)
     if verb not in found.verbs:
         raise UserError(f"{folder} cannot {verb}; it can {', '.join(found.verbs)}")
@@ -27,12 +28,12 @@ def open_any(folder: Path, imports: list[Path] | None, verb: str) -> Any:
 
 def _given(text: str | None, file: str | None, pictures: bool) -> str:
     """The text to look at, from the command line or from its file; of runs of pictures the name of one."""
-    from regard.data.read_table import document
+    from regard.data.read_table import read_document
 
     if text is not None and file is not None:
         raise UserError("give a text or --file, not both")
     if file is not None:
-        return _whole(file if pictures else document(file))
+        return _whole(file if pictures else read_document(file))
     if text is None:
         raise UserError('give a text, or --file FILE: regard look RUN "some text"')
     if not pictures:
@@ -126,7 +127,7 @@ def look(
     for note in seen.data["notes"]:
         print(note)
     kind = {".html": "page", ".svg": "drawing", ".png": "drawing"}.get(out.suffix.lower(), "numbers")
-    print(f"{kind}: {seen.save(out, say=_say(True))}")
+    print(f"{kind}: {seen.save(out)}")
 
 
 def heads(
@@ -155,7 +156,7 @@ def heads(
     def told(done: int, of: int) -> None:
         print(f"\r{done} of {of} ", end="\n" if done == of else "", file=sys.stderr, flush=True)
 
-    found = table(opened, file, rows=rows, told=told if sys.stderr.isatty() else None, say=_say(True))
+    found = table(opened, file, rows=rows, told=told if sys.stderr.isatty() else None)
     if out is not None:
         found.save(out)
     print(json.dumps(found.as_dict()) if json_ else found)
@@ -200,6 +201,7 @@ def demo(
       regard demo --out demo
       regard demo recall --out demo-recall
     """
+    configure("stdout")
     if what == "recall":
         from regard.demo.recall_demo import demo as run_recall
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,8 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from regard.cli import options as o
+from regard.config.messages import configure
 from regard.config.settings import LENGTHS, load, merge, overrides
 from regard.errors import UserError
+
+logger = logging.getLogger(__name__)
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Train a model on your own file.")
 
@@ -246,7 +250,7 @@ def translate(
 
     \b
     transformer   attention throughout, with any mechanism and positions
-    rnn           two recurrent nets with attention: --mechanism additive, bilinear or dot; --set model.feeding=true
+    rnn           two recurrent nets with attention: --mechanism additive, bilinear or dot; --set model.input_feeding=true
                   lets what was attended enter the decoder's state
 
     \b
@@ -286,9 +290,9 @@ def pictured(data: str | None, resumed: Path | None) -> bool:
             return file is not None and json.loads(file.read_text())["settings"]["task"] == "images"
         except (OSError, ValueError, KeyError, TypeError):
             return False  # `train` says what is wrong
-    from regard.data.image_source import holds
+    from regard.data.image_source import contains_images
 
-    return holds(data)
+    return contains_images(data)
 
 
 def run(
@@ -304,12 +308,12 @@ def run(
     json_: bool,
 ) -> None:
     """Train what the file, the options and the overrides say, each over the one before, and tell how it ended."""
-    from regard.plugins import import_files
+    from regard.config.plugins import import_files
     from regard.tasks.train import train
     from regard.training.environment import rank
     from regard.training.interrupts import Interrupted
 
-    import_files(import_ or [])
+    import_files(import_)
     tree: dict[str, Any] = load(config) if config else {}
     if (named := tree.pop("task", task)) != task:
         raise UserError(f"{config} holds settings for the task {named!r}, not for {task!r}")
@@ -318,24 +322,20 @@ def run(
     if any(length in said.get("train", {}) for length in LENGTHS):  # goes before the recipe's, whatever that counts
         tree["train"] = {key: value for key, value in (tree.get("train") or {}).items() if key not in LENGTHS}
     tree = merge(tree, said)
-    out_stream = sys.stderr if json_ else sys.stdout
-
-    def say(line: str) -> None:
-        if not quiet:
-            print(line, file=out_stream, flush=True)
+    configure("stderr" if json_ else "stdout", quiet=quiet)
 
     try:
-        made = train(task, settings=tree, out=out, resume=resume, overwrite=overwrite, progress=not quiet, say=say)
+        made = train(task, settings=tree, out=out, resume=resume, overwrite=overwrite, progress=not quiet)
     except Interrupted as stop:
         if rank() == 0:
             went = f"regard: stopped at step {stop.step}{f' of {stop.folder}' if stop.first else ''}; nothing is lost."
             again = " the same command" if stop.first else f"\n  regard train {task} --resume --out {stop.folder}"
             print(f"{went} Go on with{again}", file=sys.stderr)
         raise typer.Exit(128 + stop.signal) from None
-    finish(made, json_, say)
+    finish(made, json_)
 
 
-def finish(run: Any, json_: bool, say: Any) -> None:
+def finish(run: Any, json_: bool) -> None:
     """Tell how it ended and what can be done next."""
     import json
 
@@ -349,5 +349,5 @@ def finish(run: Any, json_: bool, say: Any) -> None:
         print(json.dumps({"run": str(run.folder), **{k: run.config[k] for k in keys if k in run.config}}))
         return
     reached = "  ".join(f"{name} {value:.4f}" for name, value in run.metrics.items())
-    say(f"validation: {reached}")
-    say(f"try: {kind(run.settings.task).uses(run.config)[0].replace('FOLDER', str(run.folder))}")
+    logger.info(f"validation: {reached}")
+    logger.info(f"try: {kind(run.settings.task).uses(run.config)[0].replace('FOLDER', str(run.folder))}")

@@ -77,7 +77,7 @@ def translate(
     prepare()  # the process keeps freed memory, which caches are made of
     sampling = None if temperature is None else Sampling(temperature, top_k, top_p, seed)
     how: dict[str, Any] = {"beam": beam or 5, "alpha": 1.0 if alpha is None else alpha, "sampling": sampling}
-    how |= {"limit": tokens, "precision": precision, "align": alignments is not None, "say": _tell}
+    how |= {"limit": tokens, "precision": precision, "align": alignments is not None}
     parts = _waiting(sys.stdin.buffer) if file is None and text is None else _lines(file, text)
     links = None if alignments is None else open(alignments, "w", encoding="utf-8")  # noqa: SIM115
     try:
@@ -108,7 +108,7 @@ def pairs(
       regard pairs dates --out dates.tsv --count 500
       regard pairs numbers --out numbers.tsv --source en --target fr --count 500
     """
-    from regard.data.synthetic.aligned_pairs import generate
+    from regard.data.synthetic.aligned_pairs import generate_pairs
 
     if out.suffix.lower() != ".tsv":
         raise UserError(f"pairs are written as a table, NAME.tsv, and {str(out)!r} was given")
@@ -117,7 +117,7 @@ def pairs(
             if value is not None:
                 raise UserError(f"{name} {value} is for numbers; dates are of many languages, to ISO: leave it out")
     languages = {"source": source or "en", "target": target or "fr"} if kind == "numbers" else {}
-    made = generate(kind, count, seed, **languages)
+    made = generate_pairs(kind, count, seed, **languages)
     links = out.with_suffix(".align")
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text("".join(f"{one.source}\t{one.target}\n" for one in made), encoding="utf-8")
@@ -144,16 +144,16 @@ def _lines(file: Path | None, text: str | None) -> list[list[str]]:
         if text.encode("utf-8", "replace").decode() != text:
             raise UserError("the text is not valid UTF-8; set the terminal to UTF-8, or put the text into a file")
         return [[" ".join(text.splitlines())]]
-    from regard.data.parallel_text import lines
+    from regard.data.parallel_text import read_lines
 
-    whole, _ = lines(file)
+    whole, _ = read_lines(file)
     return [whole[first : first + OF_A_FILE] for first in range(0, len(whole), OF_A_FILE)]
 
 
 def _waiting(stream: IO[bytes]) -> Iterator[list[str]]:
     """The lines that have come by now: one where they are typed, many where they wait in a pipe. Those before a line
     that is no text are given before that is said."""
-    from regard.data.read_table import decode
+    from regard.data.read_table import decode_utf8
 
     lines: queue.Queue[bytes | None] = queue.Queue(AT_ONCE)
 
@@ -174,14 +174,12 @@ def _waiting(stream: IO[bytes]) -> Iterator[list[str]]:
             for raw in part:
                 if raw is not None:
                     number += 1
-                    texts.append(decode(raw, f"standard input, line {number}").removesuffix("\n").removesuffix("\r"))
+                    texts.append(
+                        decode_utf8(raw, f"standard input, line {number}").removesuffix("\n").removesuffix("\r")
+                    )
         except UserError as problem:
             wrong = problem
         if texts:
             yield texts
         if wrong is not None:
             raise wrong
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 import os
 import sys
 from pathlib import Path
@@ -11,7 +12,10 @@ from typing import Annotated, Any
 
 import typer
 
+from regard.config.messages import configure
 from regard.errors import UserError
+
+logger = logging.getLogger(__name__)
 
 MOST_CLASSES = 40  # in a printed table
 
@@ -24,10 +28,10 @@ Imports = Annotated[
 
 def open_run(run: Path, imports: list[Path] | None, verb: str) -> Any:
     """The run, if it is one that can do this."""
-    from regard.plugins import import_files
+    from regard.config.plugins import import_files
     from regard.tasks.base_run import Run
 
-    import_files(imports or [])
+    import_files(imports)
     opened = Run.load(run)
     if verb not in opened.verbs:
         can = ", ".join(opened.verbs)
@@ -58,10 +62,6 @@ def no_file(text: str, use: str = "use --file") -> None:
     if os.path.isfile(text) or ("/" in text and os.path.isdir(text)):
         kind = "file" if os.path.isfile(text) else "folder"
         raise UserError(f"{text} is a {kind}; its name was not read as a text: {use}")
-
-
-def _say(json_: bool) -> Any:
-    return lambda line: print(line, file=sys.stderr if json_ else sys.stdout, flush=True)
 
 
 def evaluate(
@@ -112,7 +112,8 @@ def evaluate(
         raise UserError(f"{said} says nothing to a run of {opened.settings.task!r}; leave it out")
     if "told" in inspect.signature(opened.evaluate).parameters and sys.stderr.isatty():
         given["told"] = _counter()
-    measured = opened.evaluate(file, **given, say=_say(json_))
+    configure("stderr" if json_ else "stdout")
+    measured = opened.evaluate(file, **given)
     if json_:
         print(json.dumps(measured))
         return
@@ -186,7 +187,7 @@ def predict(
       regard predict runs/han --file books
       cat lines.txt | regard predict runs/han
     """
-    from regard.data.read_table import decode, read
+    from regard.data.read_table import decode_utf8, read_table
 
     if text is not None and file is not None:
         raise UserError("give a text or --file, not both")
@@ -200,21 +201,21 @@ def predict(
         if not pictured(opened):
             no_file(text, "use --file, which takes a .txt file as one text a line and a folder as one text a file")
     elif file is not None:
-        table = read(file, text=column or opened.text_column, labelled=False)
+        table = read_table(file, text=column or opened.text_column, labelled=False)
         for note in table.notes:
-            _say(True)(note)
-        texts, rows = table.texts, table.kept
-        names = [name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name in table.names]
+            logger.info(note)
+        texts, rows = table.texts, table.row_ids
+        names = [name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name in table.file_names]
     else:
-        lines = decode(sys.stdin.buffer.read(), "standard input").split("\n")
+        lines = decode_utf8(sys.stdin.buffer.read(), "standard input").split("\n")
         rows = [i for i, line in enumerate(lines) if line.strip()]
         texts = [lines[i].rstrip("\r") for i in rows]
         if not texts:
             raise UserError("standard input held no text")
         empty = len(lines) - len(texts) - (not lines[-1])
         if empty:
-            _say(True)(f"{empty} empty lines skipped")
-    for i, (row, said, given) in enumerate(zip(rows, opened.predict(texts, say=_say(True)), texts, strict=True)):
+            logger.info(f"{empty} empty lines skipped")
+    for i, (row, said, given) in enumerate(zip(rows, opened.predict(texts), texts, strict=True)):
         if json_:
             place = {} if text is not None else {"row": row, "name": names[i]} if names else {"row": row}
             print(json.dumps({**place, **said.as_dict(), "text": given}, ensure_ascii=False))

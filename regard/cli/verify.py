@@ -40,9 +40,9 @@ def verify(
       regard verify --list
       regard verify runs/gpt
     """
-    from regard.plugins import import_files
+    from regard.config.plugins import import_files
 
-    import_files(import_ or [])
+    import_files(import_)
     if run is not None:
         if topic or id or trained or timed or list_ or out:
             raise UserError(
@@ -68,15 +68,15 @@ def _statements(
     out: Path | None,
     json_: bool,
 ) -> list[Any]:
-    from regard.theory.claim import run
-    from regard.theory.verify import chosen
+    from regard.theory.claim import check_claim
+    from regard.theory.verify_claims import select_claims
 
     kinds = ["exact", *(["timed"] if timed else []), *(["trained"] if trained else [])]
     if list_:
         kinds = ["exact", "timed", "trained"]
-    claims = chosen(topic, id, kinds)  # type: ignore[arg-type]
+    claims = select_claims(topic, id, kinds)  # type: ignore[arg-type]
     if list_:
-        _name([{"id": c.id, "topic": c.topic, "kind": c.kind, "claim": c.claim} for c in claims], json_)
+        _name([{"id": c.id, "topic": c.topic, "kind": c.kind, "statement": c.statement} for c in claims], json_)
         return []
     if not claims:
         raise UserError(f"topic {topic!r} has only statements that need --trained or --timed")
@@ -85,7 +85,7 @@ def _statements(
         if sys.stderr.isatty():
             print(f"\r\x1b[K{number}/{len(claims)} {claim.id}", end="", file=sys.stderr, flush=True)
         try:
-            rows.append(run(claim, seed))
+            rows.append(check_claim(claim, seed))
             if claim.kind != "exact" and not sys.stderr.isatty():  # minutes: a log shows how far it is
                 print(f"{number}/{len(claims)} {claim.id}: {rows[-1].verdict}", file=sys.stderr, flush=True)
         except KeyboardInterrupt:
@@ -96,9 +96,9 @@ def _statements(
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     _show([row.as_dict() for row in rows], json_, wide=id is not None or topic is not None)
     if out is not None:
-        from regard.theory.claim_pages import write
+        from regard.theory.claim_pages import write_pages
 
-        for page in write(rows, out):
+        for page in write_pages(rows, out):
             print(f"page: {page}", file=sys.stderr if json_ else sys.stdout)
     if stopped:
         raise typer.Exit(130)
@@ -110,7 +110,7 @@ def _name(rows: list[dict[str, Any]], json_: bool) -> None:
         print(json.dumps(rows, ensure_ascii=False))
         return
     for row in rows:
-        print(f"{row['id']:24} {row['topic']:26} {row['kind']:8} {row['claim'].split('. ')[0].rstrip('.')}.")
+        print(f"{row['id']:24} {row['topic']:26} {row['kind']:8} {row['statement'].split('. ')[0].rstrip('.')}.")
 
 
 def _show(rows: list[dict[str, Any]], json_: bool, *, wide: bool) -> None:
@@ -123,7 +123,7 @@ def _show(rows: list[dict[str, Any]], json_: bool, *, wide: bool) -> None:
             _whole(row)
     else:
         for row in rows:
-            print(f"{row['verdict']:10} {row['id']:24} {row['claim'].split('. ')[0].rstrip('.')}.")
+            print(f"{row['verdict']:10} {row['id']:24} {row['statement'].split('. ')[0].rstrip('.')}.")
             for name, said in row["tests"].items():
                 if not said:
                     print(f"{'':10} {'not so' if said is False else 'cannot be said'}: {name}")
@@ -133,15 +133,15 @@ def _show(rows: list[dict[str, Any]], json_: bool, *, wide: bool) -> None:
 
 def _whole(row: dict[str, Any]) -> None:
     print(f"{row['id']} ({row['topic']}, {row['kind']}): {row['verdict']}")
-    print(f"  {row['claim']}")
+    print(f"  {row['statement']}")
     print(f"  {row['equation']}")
     for name, figure in row["figures"].items():
         print(f"    {name}: {_figure(figure)}")
     for name, said in row["tests"].items():
         print(f"    {'yes' if said else 'cannot be said' if said is None else 'NO'}: {name}")
-    if row["told"]:
+    if row["misstatement"]:
         print(f"  often told: {row['told']}")
-    for name, figure in row["counter"].items():
+    for name, figure in row["counterexample"].items():
         print(f"    {name}: {_figure(figure)}")
     print()
 

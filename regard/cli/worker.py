@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def main() -> int:
-    from regard.plugins import import_files
+    from regard.config.plugins import import_files
     from regard.serve.worker import main as work
 
     import_files([Path(file) for file in sys.argv[2:]])

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,17 +23,18 @@ import numpy as np
 import torch
 from torch import nn
 
+from regard.config.messages import muted
 from regard.config.settings import Settings, TrainSettings, merge, seconds
 from regard.errors import UserError
-from regard.models.data_hooks import Sees, Shows, Spells
-from regard.models.linear_text_model import Fits
+from regard.models.data_hooks import ProvidesTrainingData, UsesTrainingData, UsesVocabulary
+from regard.models.linear_text_model import FittableConfig
 from regard.tasks import warm_start as origins
 from regard.tasks.base import kind
 from regard.tasks.build_settings import absolute, resolve
 from regard.theory.cost.cost_card import Kept
 from regard.theory.cost.trace import Trace
 from regard.training.loop import probe
-from regard.training.objective import Task
+from regard.training.objective import Objective
 
 SIZES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12}
 KINDS = {"flops": "flops", "flop": "flops", "tokens": "tokens", "token": "tokens", "steps": "steps", "step": "steps"}
@@ -105,12 +106,12 @@ class Survey:
 def survey(task: str, tree: dict[str, Any], budget: Budget, folder: Path) -> Survey:
     """Build the design once on the real data, and look. `folder` is for what reading the data leaves behind."""
     settings = absolute(resolve(task, origins.adopt(task, tree) if tree.get("origin") else tree))
-    if isinstance(settings.model, Fits):
+    if isinstance(settings.model, FittableConfig):
         return Survey(fitted=True)
     return counted(*ready(task, settings, folder), settings.train, budget, folder)
 
 
-def counted(net: nn.Module, job: Task, train: TrainSettings, budget: Budget, folder: Path) -> Survey:
+def counted(net: nn.Module, job: Objective, train: TrainSettings, budget: Budget, folder: Path) -> Survey:
     """Count and time a net on its task."""
     parameters = sum(p.numel() for p in net.parameters())
     net.train()
@@ -145,20 +146,20 @@ def counted(net: nn.Module, job: Task, train: TrainSettings, budget: Budget, fol
     )
 
 
-def ready(
-    task: str, settings: Settings, folder: Path, say: Callable[[str], Any] = lambda line: None
-) -> tuple[nn.Module, Task]:
+def ready(task: str, settings: Settings, folder: Path) -> tuple[nn.Module, Objective]:
     """Net and task as training has them at its first step."""
     made = kind(task)
-    found = made.read(settings, None, say)
+    with muted():
+        found = made.read(settings, None)
     words = made.words(settings, found) if settings.origin is None else origins.tokenizer(settings)
     torch.manual_seed(settings.seed)
-    net = made.net(settings, {**made.facts(found), "vocab": words.size})
-    if isinstance(net, Spells):
-        net.spell(words.spellings())
-    job, _ = made.task(settings, found, words, folder, say, False)
-    if isinstance(net, Sees) and isinstance(job, Shows):
-        net.see(*job.seen())
+    net = made.net(settings, {**made.facts(found), "vocab": words.vocab_size})
+    if isinstance(net, UsesVocabulary):
+        net.set_vocabulary(words.token_strings())
+    with muted():
+        job, _ = made.task(settings, found, words, folder, False)
+    if isinstance(net, UsesTrainingData) and isinstance(job, ProvidesTrainingData):
+        net.fit_training_data(*job.training_data())
     return net, job
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
 from pathlib import Path
 from typing import Any
 
 from regard.comparison import ray_backend, report, results, runner
 from regard.comparison.designs import Asked
 from regard.comparison.plan import Plan, prepare
+from regard.config.messages import show_messages
 from regard.errors import UserError
 from regard.training.interrupts import Interrupted
 from regard.training.progress import duration
 
-Say = Callable[[str], Any]
+logger = logging.getLogger(__name__)
 
 
 class Stopped(Exception):
@@ -25,7 +26,7 @@ class Stopped(Exception):
 
 
 def compare_designs(
-    asked: Asked, out: str | Path, *, on: str = "local", dry: bool = False, progress: bool = True, say: Say = print
+    asked: Asked, out: str | Path, *, on: str = "local", dry: bool = False, progress: bool = True
 ) -> dict[str, Any]:
     """Train every design with every seed, measure each run on the test part once, and write the report into `out`.
     Called again with the same `out` it goes on; models and seeds may be added. Raises `Stopped` after Ctrl-C, when what
@@ -36,9 +37,10 @@ def compare_designs(
     if on == "ray":
         ray_backend.found()  # before anything is tried or written
     results.measure_of(asked)
-    plan = prepare(asked, out, say)
+    show_messages()
+    plan = prepare(asked, out)
     for line in told(plan, out):
-        say(line)
+        logger.info(line)
     if dry:
         return {
             "designs": [e.design.name for e in plan.entries],
@@ -46,26 +48,26 @@ def compare_designs(
         }
     try:
         if on == "ray":
-            plan = ray_backend.run_all(plan, out, say)
+            plan = ray_backend.run_all(plan, out)
         else:
-            plan = runner.run_all(plan, out, say, progress)
+            plan = runner.run_all(plan, out, progress)
     except (Interrupted, KeyboardInterrupt):
-        say("stopped; what is done is measured and reported (stopped again: what is measured by then)")
+        logger.info("stopped; what is done is measured and reported (stopped again: what is measured by then)")
         try:
-            found = finish(plan, out, say, looks=False)
+            found = finish(plan, out, looks=False)
         except (Interrupted, KeyboardInterrupt):
-            found = finish(plan, out, say, looks=False, score=False)
+            found = finish(plan, out, looks=False, score=False)
         raise Stopped(found) from None
     try:
-        return finish(plan, out, say)
+        return finish(plan, out)
     except (Interrupted, KeyboardInterrupt):
-        raise Stopped(finish(plan, out, say, looks=False, score=False)) from None
+        raise Stopped(finish(plan, out, looks=False, score=False)) from None
 
 
-def finish(plan: Plan, out: Path, say: Say, *, looks: bool = True, score: bool = True) -> dict[str, Any]:
+def finish(plan: Plan, out: Path, *, looks: bool = True, score: bool = True) -> dict[str, Any]:
     """Touch the test part, write results.json, results.csv and report.html."""
     if score:
-        runner.score_all(plan, out, say)
+        runner.score_all(plan, out)
     found = results.gather(plan, out, looks=looks)
     results.save(found, out)
     (out / "report.html").write_text(report.page(plan, found, out), encoding="utf-8")

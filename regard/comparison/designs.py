@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -13,9 +14,11 @@ from typing import Any
 from regard.config import specs
 from regard.config.settings import TrainSettings, merge, nest, spelled_out
 from regard.errors import UserError
-from regard.models.linear_text_model import Fits
+from regard.models.linear_text_model import FittableConfig
 from regard.tasks.base import kind
 from regard.tasks.build_settings import model_module, models
+
+logger = logging.getLogger(__name__)
 
 FROZEN, TUNED = "frozen", "tuned"
 IMPORTED = (FROZEN, TUNED)
@@ -101,15 +104,15 @@ def path_of(key: str) -> list[str]:
     return [key] if key in ("objective", "smoothing", "members", "origin") else ["model", key]
 
 
-def with_bags(task: str, models: Sequence[Any], say: Callable[[str], Any]) -> list[Any]:
+def with_bags(task: str, models: Sequence[Any]) -> list[Any]:
     """The models asked for and, beside classifiers, the bags of words, unless one of them was asked for."""
     if task != "classify" or not models or any(_model(task, one)[1]["model"]["name"] in BAGS for one in models):
         return list(models)
-    say(f"beside them: {' and '.join(BAGS)}, bags of words that are fitted at once")
+    logger.info(f"beside them: {' and '.join(BAGS)}, bags of words that are fitted at once")
     return [*models, *BAGS]
 
 
-def designs(asked: Asked, say: Callable[[str], Any]) -> list[Design]:
+def designs(asked: Asked) -> list[Design]:
     """The grid: each model with each combination of the settings that it has."""
     found: list[Design] = []
     for given in asked.models:
@@ -117,7 +120,7 @@ def designs(asked: Asked, say: Callable[[str], Any]) -> list[Design]:
         axes = [(key, values) for key, values in asked.vary.items() if has(asked.task, tree, path_of(key))]
         for key in asked.vary:
             if key not in dict(axes):
-                say(f"{name} has no {key} to vary: it takes part once")
+                logger.info(f"{name} has no {key} to vary: it takes part once")
         for values in product(*(values for _, values in axes)):
             changed = tree
             for (key, _), value in zip(axes, values, strict=True):
@@ -152,7 +155,7 @@ def has(task: str, tree: Mapping[str, Any], path: list[str]) -> bool:
     config = model_module(task, model).Config
     if path[0] == "model":
         return path[1] in {f.name for f in dataclasses.fields(config)}
-    fitted = isinstance(config(), Fits)
+    fitted = isinstance(config(), FittableConfig)
     known = {f.name for f in dataclasses.fields(kind(task).SETTINGS)}
     if path[0] not in known:
         raise UserError(f"no setting {'.'.join(path)!r} can be varied for the task {task!r}")

@@ -14,7 +14,7 @@ from regard.comparison.formatting import plain
 from regard.comparison.plan import Plan, folder_of, score_of
 from regard.comparison.scoring import opened
 from regard.errors import UserError
-from regard.tasks.comparison import Contest, contest
+from regard.tasks.comparison import ComparisonAdapter, get_comparison
 
 EXAMPLES, BESIDE = 4, 4
 """Items that are shown, and designs beside each other."""
@@ -28,16 +28,16 @@ def disagreements(plan: Plan, found: Mapping[str, Any], out: Path) -> dict[str, 
     files = {row["name"]: score_of(out, entries[row["name"]].design, row["seeds"][0]) for row in found["rows"]}
     if len(files) < 2:
         return EMPTY
-    judge, names = contest(plan.asked.task), list(files)
+    judge, names = get_comparison(plan.asked.task), list(files)
     said = {name: _said(file) for name, file in files.items()}
-    quality = np.stack([judge.quality(file) for file in files.values()])  # (designs, items)
+    quality = np.stack([judge.item_quality(file) for file in files.values()])  # (designs, items)
     spoken = all(said.values()) and all(one is not None for row in said.values() for one in row)
-    chosen = spread(quality) if judge.QUALITY else choose(quality > 0.5)
+    chosen = spread(quality) if judge.quality_name else choose(quality > 0.5)
     shown = names[:BESIDE]
     folders = [folder_of(out, entries[row["name"]].design, row["seeds"][0]) for row in found["rows"][:BESIDE]]
     runs = [opened(folder) for folder in folders] if chosen else []
     examples = []
-    for item, about in zip(chosen, judge.items(out / "parts", chosen, runs), strict=True):
+    for item, about in zip(chosen, judge.describe_items(out / "parts", chosen, runs), strict=True):
         words = about.get("said") or [str(said[name][item]) if spoken else "" for name in names]
         each = [
             {"name": name, "said": one, **_figure(judge, quality[:, item], names.index(name))}
@@ -47,7 +47,7 @@ def disagreements(plan: Plan, found: Mapping[str, Any], out: Path) -> dict[str, 
         examples.append({"text": about["text"], "truth": about["truth"], "each": each, "item": item, "looks": looks})
     return {
         "matrix": _differ(said, names) if spoken else _ahead(quality, names),
-        "sentences": _graded(names, quality, judge.QUALITY) if judge.QUALITY else _sentences(names, quality > 0.5),
+        "sentences": _graded(names, quality, judge.quality_name) if judge.quality_name else _sentences(names, quality > 0.5),
         "examples": examples,
     }
 
@@ -116,16 +116,16 @@ def _graded(names: Sequence[str], quality: np.ndarray, what: str) -> list[str]:
     return [*said, f"Shares of test items {differ}, by the first seed of each:"]
 
 
-def _figure(judge: Contest, quality: np.ndarray, design: int) -> dict[str, Any]:
+def _figure(judge: ComparisonAdapter, quality: np.ndarray, design: int) -> dict[str, Any]:
     """How well one design did on an item, and whether that is the best of all."""
     value = float(quality[design])
-    if not judge.QUALITY:
+    if not judge.quality_name:
         return {"right": value > 0.5, "figure": ""}
-    return {"right": value == quality.max(), "figure": f"{judge.QUALITY} {plain(abs(value), 2)}"}
+    return {"right": value == quality.max(), "figure": f"{judge.quality_name} {plain(abs(value), 2)}"}
 
 
 def _looks(
-    judge: Contest, runs: Sequence[Any], names: Sequence[str], out: Path, item: int, about: Mapping[str, Any]
+    judge: ComparisonAdapter, runs: Sequence[Any], names: Sequence[str], out: Path, item: int, about: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     looks: list[dict[str, Any]] = []
     for run, name in zip(runs, names, strict=True):
@@ -133,7 +133,7 @@ def _looks(
             if about.get("asked"):
                 seen = run.look(about["asked"], faithful=False).data if "look" in run.verbs else None
             else:
-                seen = judge.look(run, out / "parts", item, judge.JUDGED)
+                seen = judge.look(run, out / "parts", item, judge.measures_faithfulness)
         except (ValueError, RuntimeError, UserError):  # what cannot be shown leaves the report as it is
             seen = None
         if seen is not None:

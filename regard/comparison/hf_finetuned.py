@@ -7,7 +7,7 @@ classes above the mean of its last states.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -26,7 +26,7 @@ from regard.tasks.classify.run import Prediction
 from regard.training import atomic_write
 from regard.training.checkpoint import load_weights
 from regard.training.loop import fit as fit_loop
-from regard.training.objective import Term
+from regard.training.objective import LossTerm
 
 NAME = "tuned.json"
 TOKENS = 2048
@@ -68,14 +68,14 @@ class Job:
         self.rows, self.truth, self.seed = rows, truth, seed
 
     def plan(self, epoch: int) -> list[np.ndarray]:
-        return batches.plan([len(row) for row in self.rows["train"]], TOKENS, seed=self.seed, epoch=epoch)
+        return batches.plan_batches([len(row) for row in self.rows["train"]], TOKENS, seed=self.seed, epoch=epoch)
 
     def batch(self, indices: np.ndarray, epoch: int) -> Batch:
         ids, mask = padded([self.rows["train"][i] for i in indices])
         return Batch(ids, mask, torch.from_numpy(self.truth["train"][indices]))
 
-    def loss(self, model: nn.Module, batch: Batch) -> dict[str, Term]:
-        return {"classes": Term(F.cross_entropy(model(batch.ids, batch.mask), batch.labels, reduction="sum"))}
+    def loss(self, model: nn.Module, batch: Batch) -> dict[str, LossTerm]:
+        return {"classes": LossTerm(F.cross_entropy(model(batch.ids, batch.mask), batch.labels, reduction="sum"))}
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         return measures(chances(model, self.rows["valid"]), self.truth["valid"])
@@ -84,7 +84,7 @@ class Job:
 @torch.no_grad()
 def chances(model: nn.Module, rows: Sequence[list[int]]) -> np.ndarray:
     """p(class) of each text, in their order."""
-    plan = batches.plan([len(row) for row in rows], TOKENS, seed=0, epoch=0, shuffle=False)
+    plan = batches.plan_batches([len(row) for row in rows], TOKENS, seed=0, epoch=0, shuffle=False)
     found = np.concatenate([model(*padded([rows[i] for i in part])).numpy() for part in plan])
     back = np.empty_like(found)
     back[np.concatenate(plan)] = found
@@ -102,12 +102,10 @@ def settings(tree: Mapping[str, Any]) -> TrainSettings:
     return build(TrainSettings, {"lr": LR, **(tree.get("train") or {})}, where="train")
 
 
-def fit(
-    tree: Mapping[str, Any], parts: Path, folder: Path, seed: int, progress: bool, say: Callable[[str], Any]
-) -> None:
+def fit(tree: Mapping[str, Any], parts: Path, folder: Path, seed: int, progress: bool) -> None:
     """Train, or go on."""
     net, job, classes = ready(tree["model"], parts, seed)
-    done = fit_loop(net, job, settings(tree), folder, seed=seed, resume=True, progress=progress, say=say)
+    done = fit_loop(net, job, settings(tree), folder, seed=seed, resume=True, progress=progress)
     config = {"labels": classes, "source": str(Path(tree["model"]["folder"]).absolute()), "metrics": done.metrics}
     config |= {"steps": done.steps, "seconds": done.seconds, "parameters": sum(p.numel() for p in net.parameters())}
     atomic_write.replace(folder / NAME, json.dumps(config, indent=1).encode())
@@ -126,7 +124,7 @@ class Run:
         load_weights(self.model, folder / "model.safetensors")
         self.model.eval()
 
-    def probabilities(self, texts: Sequence[str], say: Callable[[str], Any] | None = None) -> np.ndarray:
+    def probabilities(self, texts: Sequence[str]) -> np.ndarray:
         return chances(self.model, self.source.rows(texts))
 
     def predict(self, text: str) -> Prediction:

@@ -7,8 +7,9 @@ logistic regression above. Nothing of the model itself is trained.
 from __future__ import annotations
 
 import json
+import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,15 @@ import torch
 from safetensors.numpy import load_file, save
 from torch import Tensor, nn
 
-from regard.data.read_table import read, require_classes
+from regard.data.read_table import list_classes, read_table
 from regard.errors import UserError
 from regard.hub import load_folder
 from regard.models.linear_text_model import shares
 from regard.tasks.classify.metrics import measures
 from regard.tasks.classify.run import Prediction, as_numbers
 from regard.training import atomic_write
+
+logger = logging.getLogger(__name__)
 
 NAME = "frozen.json"
 MOST = 256
@@ -42,7 +45,7 @@ class Frozen:
         self.labels: list[str] = config["labels"]
         self.model = Embedder(config["source"])
 
-    def probabilities(self, texts: Sequence[str], say: Callable[[str], Any] | None = None) -> np.ndarray:
+    def probabilities(self, texts: Sequence[str]) -> np.ndarray:
         return shares(self.model(texts) @ self.weight.T + self.bias)
 
     def predict(self, text: str) -> Prediction:
@@ -105,13 +108,13 @@ def check(task: str, options: Mapping[str, Any]) -> None:
 
 def examples(parts: Path) -> tuple[dict[str, list[str]], dict[str, np.ndarray], list[str]]:
     """Texts and class numbers of the parts to learn from, and the classes."""
-    tables = {part: read(parts / f"{part}.jsonl", text="text", label="label") for part in ("train", "valid")}
-    classes = require_classes(tables["train"].labels)
+    tables = {part: read_table(parts / f"{part}.jsonl", text="text", label="label") for part in ("train", "valid")}
+    classes = list_classes(tables["train"].labels)
     truth = {part: as_numbers(table.labels or [], classes, None) for part, table in tables.items()}
     return {part: table.texts for part, table in tables.items()}, truth, classes
 
 
-def fit(task: str, options: Mapping[str, Any], parts: Path, folder: Path, seed: int, say: Callable[[str], Any]) -> None:
+def fit(task: str, options: Mapping[str, Any], parts: Path, folder: Path, seed: int) -> None:
     from sklearn.linear_model import LogisticRegression
 
     begun = time.perf_counter()
@@ -129,7 +132,7 @@ def fit(task: str, options: Mapping[str, Any], parts: Path, folder: Path, seed: 
     config = {"labels": classes, "source": str(Path(options["folder"]).absolute()), "metrics": measured, "steps": 0}
     config |= {"parameters": model.parameters + weight.size + bias.size, "seconds": time.perf_counter() - begun}
     atomic_write.replace(folder / NAME, json.dumps(config, indent=1).encode())
-    say(f"frozen: accuracy {measured['accuracy']:.2%} on the validation part -> {folder}")
+    logger.info(f"frozen: accuracy {measured['accuracy']:.2%} on the validation part -> {folder}")
 
 
 def finished(folder: Path) -> bool:

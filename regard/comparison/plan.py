@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import shutil
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,18 +17,19 @@ from regard.comparison import hf_finetuned, hf_frozen
 from regard.comparison.budget import Budget, Survey
 from regard.comparison.designs import FROZEN, IMPORTED, TUNED, Asked, Design, designs
 from regard.comparison.param_budget import sized
+from regard.config.messages import muted
 from regard.config.settings import merge
 from regard.errors import UserError
 from regard.tasks.base import kind
 from regard.tasks.build_settings import resolve
-from regard.tasks.comparison import contest
+from regard.tasks.comparison import get_comparison
 from regard.tasks.run_dir import versions
 from regard.training import atomic_write, environment
 from regard.training.interrupts import Interrupted
 
-FORMAT = 1
+logger = logging.getLogger(__name__)
 
-Say = Callable[[str], Any]
+FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Plan:
         return sum(sizes) * self.asked.seeds + 8 * max(sizes, default=0)
 
 
-def prepare(asked: Asked, out: Path, say: Say) -> Plan:
+def prepare(asked: Asked, out: Path) -> Plan:
     """The plan that is in `out`, made to hold all that is asked, or a new one."""
     file = out / "plan.json"
     if out.is_file() or (
@@ -92,11 +93,11 @@ def prepare(asked: Asked, out: Path, say: Say) -> Plan:
     if before is not None:
         _same(before["asked"], asked, out)
     out.mkdir(parents=True, exist_ok=True)
-    wanted = designs(asked, say)
-    facts = before["facts"] if before else _deal(asked, wanted, out, say)
+    wanted = designs(asked)
+    facts = before["facts"] if before else _deal(asked, wanted, out)
     for what, count in facts["repeated"].items():
         if count:
-            say(f"warning: {count:,} items of {what.replace(' in ', ' stand in ')} too")
+            logger.warning(f"{count:,} items of {what.replace(' in ', ' stand in ')} too")
     budget = budgets.parse(asked.budget)
     plan = Plan(
         asked,
@@ -116,13 +117,13 @@ def prepare(asked: Asked, out: Path, say: Say) -> Plan:
             entries.append(known[design.slug])
             continue
         try:
-            entries.append(_look(plan, design, out, say))
+            entries.append(_look(plan, design, out))
             plan.left_out.pop(design.name, None)
         except Interrupted:
             raise
         except Exception as problem:
             plan.left_out[design.name] = str(problem)
-            say(f"{design.name} takes no part: {problem}")
+            logger.info(f"{design.name} takes no part: {problem}")
         write(dataclasses.replace(plan, entries=merged(plan.entries, entries)), out)
     if not entries:
         raise UserError("none of the designs can be built: " + "; ".join(f"{k}: {v}" for k, v in plan.left_out.items()))
@@ -142,7 +143,7 @@ def replay(folder: Path, out: Path) -> Asked:
     return Asked(**found["asked"])
 
 
-def _deal(asked: Asked, wanted: list[Design], out: Path, say: Say) -> dict[str, Any]:
+def _deal(asked: Asked, wanted: list[Design], out: Path) -> dict[str, Any]:
     """Cut the data once, for all."""
     parts = out / "parts"
     shutil.rmtree(parts, ignore_errors=True)
@@ -150,7 +151,7 @@ def _deal(asked: Asked, wanted: list[Design], out: Path, say: Say) -> dict[str, 
     settings = resolve(asked.task, merge(_plain(asked, wanted), {"seed": 0}))
     if not settings.data.train:
         raise UserError(f"no data was given: regard compare {asked.task} FILE --models ...")
-    return contest(asked.task).deal(settings, asked.test, asked.test_fraction, asked.split_seed, parts, say)
+    return get_comparison(asked.task).split_data(settings, asked.test, asked.test_fraction, asked.split_seed, parts)
 
 
 def _plain(asked: Asked, wanted: list[Design]) -> dict[str, Any]:
@@ -162,10 +163,10 @@ def _plain(asked: Asked, wanted: list[Design]) -> dict[str, Any]:
 def tree_of(plan: Plan, design: Design, out: Path) -> dict[str, Any]:
     """All settings of a design, on the parts of the data."""
     tree = merge(plan.asked.settings, design.tree)
-    return merge(tree, {"data": contest(plan.asked.task).data(out / "parts", plan.facts)})
+    return merge(tree, {"data": get_comparison(plan.asked.task).data_settings(out / "parts", plan.facts)})
 
 
-def _look(plan: Plan, design: Design, out: Path, say: Say) -> Entry:
+def _look(plan: Plan, design: Design, out: Path) -> Entry:
     """Survey a design, make it as large as the budget says, and count its steps."""
     task, tree, given = plan.asked.task, tree_of(plan, design, out), design.tree
     scratch = out / "parts" / "tokens"
@@ -184,7 +185,7 @@ def _look(plan: Plan, design: Design, out: Path, say: Say) -> Entry:
     else:
         seen = budgets.survey(task, tree, plan.budget, scratch)
     steps, every = budgets.steps_of(plan.budget, seen)
-    say(
+    logger.info(
         f"{design.name}: fitted at once"
         if seen.fitted
         else f"{design.name}: {seen.parameters:,} parameters, {steps:,} steps of {seen.seconds_step * 1e3:.0f} ms"
@@ -198,7 +199,8 @@ def _sized(task: str, tree: dict[str, Any], wanted: int, folder: Path) -> dict[s
     if not hasattr(settings.model, "build"):
         return {}
     made = kind(task)
-    found = made.read(settings, None, lambda line: None)
+    with muted():
+        found = made.read(settings, None)
     facts = {**made.facts(found), "vocab": made.words(settings, found).size}
 
     def count(config: Any) -> int:

@@ -10,6 +10,7 @@ the data go out with the tasks. Measuring happens at home, once all is trained.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import shutil
 import tempfile
@@ -17,19 +18,22 @@ from pathlib import Path
 from typing import Any
 
 from regard.comparison import runner
-from regard.comparison.plan import Entry, Plan, Say, failure_of, folder_of
+from regard.comparison.plan import Entry, Plan, failure_of, folder_of
+from regard.config.messages import muted
 from regard.errors import UserError
 from regard.training.interrupts import Interrupted
+
+logger = logging.getLogger(__name__)
 
 RETRIES = 3
 """How often a run starts again whose worker has died."""
 Files = dict[str, bytes]
 
 
-def run_all(plan: Plan, out: Path, say: Say) -> Plan:
+def run_all(plan: Plan, out: Path) -> Plan:
     """Train what is not trained yet, on all workers there are."""
     ray = found()
-    plan = dataclasses.replace(plan, entries=runner.searched(plan, out, say, False))
+    plan = dataclasses.replace(plan, entries=runner.searched(plan, out, False))
     todo = [(entry, seed) for entry, seed in plan.runs if not runner.finished(folder_of(out, entry.design, seed))]
     if not todo:
         return plan
@@ -40,13 +44,15 @@ def run_all(plan: Plan, out: Path, say: Say) -> Plan:
         parts = ray.put(packed(out / "parts"))
         task = ray.remote(num_cpus=plan.threads, max_retries=RETRIES)(trained)
         waiting = {task.remote(plan, entry, seed, parts): (entry, seed) for entry, seed in todo}
-        say(f"{len(waiting)} runs on {ray.cluster_resources().get('CPU', 0):g} cores of Ray, {plan.threads} a run")
+        logger.info(
+            f"{len(waiting)} runs on {ray.cluster_resources().get('CPU', 0):g} cores of Ray, {plan.threads} a run"
+        )
         done = 0
         while waiting:
             ready, _ = ray.wait(list(waiting), num_returns=1)
             entry, seed = waiting.pop(ready[0])
             done += 1
-            _take(ray, ready[0], entry, seed, out, say, f"[{done}/{len(todo)}]")
+            _take(ray, ready[0], entry, seed, out, f"[{done}/{len(todo)}]")
     except KeyboardInterrupt:
         raise Interrupted(out, 0) from None
     finally:
@@ -64,7 +70,8 @@ def trained(plan: Plan, entry: Entry, seed: int, parts: Files) -> Files:
         out = Path(place)
         unpacked(parts, out / "parts")
         folder = folder_of(out, entry.design, seed)
-        runner.train_one(plan, entry, seed, out, folder, _silent, False)
+        with muted():
+            runner.train_one(plan, entry, seed, out, folder, False)
         return packed(folder)
 
 
@@ -85,7 +92,7 @@ def unpacked(files: Files, folder: Path) -> None:
         path.write_bytes(content)
 
 
-def _take(ray: Any, made: Any, entry: Entry, seed: int, out: Path, say: Say, number: str) -> None:
+def _take(ray: Any, made: Any, entry: Entry, seed: int, out: Path, number: str) -> None:
     """A run that came back, or why it did not."""
     note, folder = failure_of(out, entry.design, seed), folder_of(out, entry.design, seed)
     try:
@@ -93,7 +100,7 @@ def _take(ray: Any, made: Any, entry: Entry, seed: int, out: Path, say: Say, num
     except ray.exceptions.RayError as problem:
         told = getattr(problem, "cause", None) or problem
         runner.fail(note, told)
-        say(f"{number} failed: {entry.design.name}, seed {seed}: {told}; the others go on")
+        logger.error(f"{number} failed: {entry.design.name}, seed {seed}: {told}; the others go on")
         return
     beside = folder.with_name(f"{folder.name}.tmp")  # whole or not there
     shutil.rmtree(beside, ignore_errors=True)
@@ -101,7 +108,7 @@ def _take(ray: Any, made: Any, entry: Entry, seed: int, out: Path, say: Say, num
     shutil.rmtree(folder, ignore_errors=True)
     beside.rename(folder)
     note.unlink(missing_ok=True)
-    say(f"{number} {entry.design.name}, seed {seed}")
+    logger.info(f"{number} {entry.design.name}, seed {seed}")
 
 
 def found() -> Any:
@@ -111,7 +118,3 @@ def found() -> Any:
     except ImportError:
         raise UserError('runs on a cluster want Ray, which is missing: pip install "regard[ray]"') from None
     return ray
-
-
-def _silent(line: str) -> None:
-    pass

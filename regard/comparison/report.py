@@ -17,14 +17,14 @@ from regard.pages.learning_curves import drawing
 from regard.pages.results_table import Cell, cells
 from regard.pages.training_report import HERE as REPORT
 from regard.pages.training_report import documents, flat
-from regard.tasks.comparison import Measure, contest
+from regard.tasks.comparison import Measure, get_comparison
 
 HERE = Path(__file__).parent / "templates"
 
 
 def columns(plan: Plan, measure: Measure) -> list[dict[str, Any]]:
     """Columns of the table: what they are called, how they are written, what is better, what they mean."""
-    others = [m for m in contest(plan.asked.task).MEASURES if m.name != measure.name]
+    others = [m for m in get_comparison(plan.asked.task).metrics if m.name != measure.name]
 
     def column(key: str, title: str, form: str, best: str | None, explain: str) -> dict[str, Any]:
         return {"key": key, "title": title, "format": form, "best": best, "explain": explain}

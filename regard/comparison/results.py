@@ -19,8 +19,8 @@ from regard.comparison.plan import Entry, Plan, failure_of, folder_of, score_of
 from regard.comparison.runner import finished
 from regard.comparison.scoring import opened
 from regard.comparison.statistics import Analysis, analyse
-from regard.errors import UserError, nearest
-from regard.tasks.comparison import Measure, contest, stats_of
+from regard.errors import UserError, did_you_mean
+from regard.tasks.comparison import Measure, get_comparison, stats_of
 from regard.training import atomic_write, environment
 
 LOOKED, TAKEN_AWAY = 60, 12
@@ -28,10 +28,10 @@ LOOKED, TAKEN_AWAY = 60, 12
 
 
 def measure_of(asked: Asked) -> Measure:
-    known = {m.name: m for m in contest(asked.task).MEASURES}
+    known = {m.name: m for m in get_comparison(asked.task).metrics}
     name = asked.measure or next(iter(known))
     if name not in known:
-        raise UserError(f"{asked.task} has no measure {name!r}; {nearest(name, known)}")
+        raise UserError(f"{asked.task} has no measure {name!r}; {did_you_mean(name, known)}")
     return known[name]
 
 
@@ -107,8 +107,8 @@ def shown_of(plan: Plan, entry: Entry, seed: int, out: Path) -> dict[str, Any]:
     file = score_of(out, entry.design, seed).with_name("looks.json")
     if file.is_file():
         return json.loads(file.read_text(encoding="utf-8"))
-    judge = contest(plan.asked.task)
-    if not judge.JUDGED:
+    judge = get_comparison(plan.asked.task)
+    if not judge.measures_faithfulness:
         return {}
     run = opened(folder_of(out, entry.design, seed))
     count = plan.facts["items"]["test"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import shutil
 import traceback
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any
 from regard.comparison import budget as budgets
 from regard.comparison import hf_finetuned, hf_frozen
 from regard.comparison.designs import FROZEN, TUNED, has, path_of
-from regard.comparison.plan import Entry, Plan, Say, failure_of, folder_of, merged, score_of, tree_of, write
+from regard.comparison.plan import Entry, Plan, failure_of, folder_of, merged, score_of, tree_of, write
 from regard.comparison.scoring import opened, score_one
 from regard.config.settings import merge, nest
 from regard.errors import UserError
@@ -27,6 +28,8 @@ from regard.tasks.run_dir import read_config
 from regard.tasks.train import train
 from regard.training.interrupts import Interrupted
 from regard.training.progress import duration
+
+logger = logging.getLogger(__name__)
 
 SEARCHING = 0.3
 """The share of the steps that a search of settings takes, of all its values together."""
@@ -38,10 +41,10 @@ def finished(folder: Path) -> bool:
     return hf_frozen.finished(folder) or hf_finetuned.finished(folder)
 
 
-def run_all(plan: Plan, out: Path, say: Say, progress: bool = True) -> Plan:
+def run_all(plan: Plan, out: Path, progress: bool = True) -> Plan:
     """Train what is not trained yet, one at a time. A run that fails is noted and the rest goes on; an interrupt goes
     through, and loses nothing."""
-    plan = dataclasses.replace(plan, entries=searched(plan, out, say, progress))
+    plan = dataclasses.replace(plan, entries=searched(plan, out, progress))
     for number, (entry, seed) in enumerate(plan.runs, 1):
         folder, note = folder_of(out, entry.design, seed), failure_of(out, entry.design, seed)
         if finished(folder):
@@ -51,30 +54,30 @@ def run_all(plan: Plan, out: Path, say: Say, progress: bool = True) -> Plan:
             for e, s in plan.runs[number - 1 :]
             if not finished(folder_of(out, e.design, s))
         )
-        say(f"[{number}/{len(plan.runs)}] {entry.design.name}, seed {seed}; about {duration(left)} left in all")
+        logger.info(f"[{number}/{len(plan.runs)}] {entry.design.name}, seed {seed}; about {duration(left)} left in all")
         try:
-            train_one(plan, entry, seed, out, folder, say, progress)
+            train_one(plan, entry, seed, out, folder, progress)
             note.unlink(missing_ok=True)
         except (Interrupted, KeyboardInterrupt):
             raise
         except Exception as problem:
             fail(note, problem)
-            say(f"failed: {entry.design.name}, seed {seed}: {problem}; the others go on")
+            logger.error(f"failed: {entry.design.name}, seed {seed}: {problem}; the others go on")
     return plan
 
 
-def train_one(plan: Plan, entry: Entry, seed: int, out: Path, folder: Path, say: Say, progress: bool) -> None:
+def train_one(plan: Plan, entry: Entry, seed: int, out: Path, folder: Path, progress: bool) -> None:
     """Train or go on with one run, for the steps that are recorded."""
     if entry.design.model == FROZEN:
-        return hf_frozen.fit(plan.asked.task, entry.design.tree["model"], out / "parts", folder, seed, say)
+        return hf_frozen.fit(plan.asked.task, entry.design.tree["model"], out / "parts", folder, seed)
     if entry.design.model == TUNED:
-        hf_finetuned.fit(settings_of(plan, entry, out), out / "parts", folder, seed, progress, say)
+        hf_finetuned.fit(settings_of(plan, entry, out), out / "parts", folder, seed, progress)
     else:
-        _train(plan, entry, seed, out, folder, say, progress)
+        _train(plan, entry, seed, out, folder, progress)
     shutil.rmtree(folder / "state", ignore_errors=True)  # finished: nothing will go on from there
 
 
-def _train(plan: Plan, entry: Entry, seed: int, out: Path, folder: Path, say: Say, progress: bool) -> None:
+def _train(plan: Plan, entry: Entry, seed: int, out: Path, folder: Path, progress: bool) -> None:
     train(
         plan.asked.task,
         settings=settings_of(plan, entry, out),
@@ -82,7 +85,6 @@ def _train(plan: Plan, entry: Entry, seed: int, out: Path, folder: Path, say: Sa
         out=folder,
         resume=True,
         progress=progress,
-        say=say,
     )
 
 
@@ -93,7 +95,7 @@ def settings_of(plan: Plan, entry: Entry, out: Path) -> dict[str, Any]:
     return budgets.tree_of(tree, entry.steps, entry.every, plan.threads)
 
 
-def searched(plan: Plan, out: Path, say: Say, progress: bool) -> list[Entry]:
+def searched(plan: Plan, out: Path, progress: bool) -> list[Entry]:
     """Where settings are to be searched: each design tries each value with seed 0 for an equal part of `SEARCHING` of
     its steps, the best on the validation part is kept, and all its runs have that many steps less."""
     if not plan.asked.search:
@@ -112,18 +114,18 @@ def searched(plan: Plan, out: Path, say: Say, progress: bool) -> list[Entry]:
             for value in plan.asked.search[key]:
                 trial = dataclasses.replace(entry, steps=part, every=part, chosen={**chosen, key: value})
                 folder = out / "search" / entry.design.slug / f"{key}={value}".replace("/", "-")
-                say(f"search: {entry.design.name} with {key}={value}, {part:,} steps")
+                logger.info(f"search: {entry.design.name} with {key}={value}, {part:,} steps")
                 try:
                     if not finished(folder):
-                        train_one(plan, trial, 0, out, folder, say, progress)
+                        train_one(plan, trial, 0, out, folder, progress)
                     reached[value] = _validation(folder)
                 except (Interrupted, KeyboardInterrupt):
                     raise
                 except Exception as problem:  # a value that cannot be trained with is no reason to lose the others
-                    say(f"{key}={value} fails: {problem}")
+                    logger.info(f"{key}={value} fails: {problem}")
             if reached:
                 chosen[key] = max(reached, key=reached.__getitem__)
-                say(f"{entry.design.name}: {key}={chosen[key]}")
+                logger.info(f"{entry.design.name}: {key}={chosen[key]}")
         made.append(dataclasses.replace(entry, steps=max(1, steps - part * count) if chosen else steps, chosen=chosen))
         write(dataclasses.replace(plan, entries=merged(plan.entries, made)), out)
     return made
@@ -138,7 +140,7 @@ def _validation(folder: Path) -> float:
     raise UserError(f"the validation part says nothing to choose by: {', '.join(metrics)}")
 
 
-def score_all(plan: Plan, out: Path, say: Say) -> None:
+def score_all(plan: Plan, out: Path) -> None:
     """The test part, once for each finished run: what stands in scores/ is never computed again."""
     for entry, seed in plan.runs:
         folder, file = folder_of(out, entry.design, seed), score_of(out, entry.design, seed)
@@ -146,12 +148,12 @@ def score_all(plan: Plan, out: Path, say: Say) -> None:
             continue
         try:
             score_one(plan, folder, out / "parts", file)
-            say(f"measured: {entry.design.name}, seed {seed}")
+            logger.info(f"measured: {entry.design.name}, seed {seed}")
         except (Interrupted, KeyboardInterrupt):
             raise
         except Exception as problem:
             fail(failure_of(out, entry.design, seed), problem)
-            say(f"failed: {entry.design.name}, seed {seed} could not be measured: {problem}")
+            logger.error(f"failed: {entry.design.name}, seed {seed} could not be measured: {problem}")
 
 
 def fail(note: Path, problem: BaseException) -> None:

@@ -14,8 +14,9 @@ from safetensors.numpy import save
 
 from regard.comparison import hf_finetuned, hf_frozen
 from regard.comparison.plan import Plan
+from regard.config.messages import muted
 from regard.tasks.base_run import Run
-from regard.tasks.comparison import contest
+from regard.tasks.comparison import get_comparison
 from regard.training import atomic_write, environment
 
 QUESTIONS = 20
@@ -31,11 +32,11 @@ def opened(folder: Path) -> Any:
 
 def score_one(plan: Plan, folder: Path, parts: Path, file: Path) -> None:
     """What a run got of each test item, and how long a single answer takes."""
-    judge, run = contest(plan.asked.task), opened(folder)
-    with environment.prepared(plan.threads):
-        found = judge.score(run, parts, lambda line: None)
-        latency = _latency(judge.ask(run, parts, QUESTIONS))
-    measured = {m.name: float(m.metric(found.stats[m.name].sum(0))) for m in judge.MEASURES}
+    judge, run = get_comparison(plan.asked.task), opened(folder)
+    with environment.prepared(plan.threads), muted():
+        found = judge.score(run, parts)
+        latency = _latency(judge.latency_queries(run, parts, QUESTIONS))
+    measured = {m.name: float(m.metric(found.stats[m.name].sum(0))) for m in judge.metrics}
     file.parent.mkdir(parents=True, exist_ok=True)
     lines = "".join(json.dumps({"item": i, **said}, ensure_ascii=False) + "\n" for i, said in enumerate(found.said))
     atomic_write.replace(file.with_suffix(".jsonl"), lines.encode())

@@ -39,7 +39,7 @@ def write(task: str, spec: str, home: Path, asked: dict[str, Any]) -> dict[str, 
         raise UserError(f"{spec!r}: generated data take count and seed, and not {', '.join(options)}")
     home.mkdir(parents=True, exist_ok=True)
     if task == "caption":
-        scene_files.write(home, count, seed=seed, others=1)
+        scene_files.write_scenes(home, count, seed=seed, eval_count=1)
         return {"train": [str((home / f"train.{ending}").absolute()) for ending in ("zip", "captions.tsv")]}
     files = {}
     for part, content in make(count, seed).items():
@@ -60,20 +60,20 @@ def write(task: str, spec: str, home: Path, asked: dict[str, Any]) -> dict[str, 
 
 def _people(count: int, seed: int) -> dict[str, str]:
     """Each fact is said in two ways; of all people the answer is known, and some are kept back."""
-    made = people.generate(count, seed, ways=2, share=0.9)
-    return {"facts": "\n".join(made.facts) + "\n", "asked": "".join(f"{q}\t{a}\n" for q, a in made.asked)}
+    made = people.generate_people(count, seed, phrasings=2, train_fraction=0.9)
+    return {"facts": "\n".join(made.facts) + "\n", "asked": "".join(f"{q}\t{a}\n" for q, a in made.train_questions)}
 
 
 def _reviews(count: int, seed: int) -> dict[str, Rows]:
-    made = reviews.generate(count, seed)
+    made = reviews.generate_reviews(count, seed)
     return {"train": [{"text": r.text, "label": r.label, "evidence": r.evidence} for r in made]}
 
 
 def _contexts(count: int, seed: int) -> dict[str, Rows]:
     """Learnt from lists of any length in colours drawn freely, measured on even ones, from which words tell nothing."""
     parts = {
-        "train": contexts.generate(count, seed, listed=(1, 12), even=False),
-        "test": contexts.generate(max(4, count // 6), seed + 1),
+        "train": contexts.generate_contexts(count, seed, listed=(1, 12), even=False),
+        "test": contexts.generate_contexts(max(4, count // 6), seed + 1),
     }
     return {
         part: [{"text": c.text, "label": c.label, "evidence": c.evidence} for c in made] for part, made in parts.items()
@@ -81,7 +81,7 @@ def _contexts(count: int, seed: int) -> dict[str, Rows]:
 
 
 def _written(kind: str, count: int, seed: int) -> dict[str, Rows]:
-    return {"train": [{"source": w.source, "target": w.target} for w in aligned_pairs.generate(kind, count, seed)]}
+    return {"train": [{"source": w.source, "target": w.target} for w in aligned_pairs.generate_pairs(kind, count, seed)]}
 
 
 def _copies(count: int, seed: int) -> dict[str, Rows]:

@@ -12,14 +12,14 @@ from rich.table import Table
 from regard.comparison.formatting import interval, shown
 from regard.comparison.recommendation import recommendation
 from regard.pages.results_table import FORMATS
-from regard.tasks.comparison import contest
+from regard.tasks.comparison import get_comparison
 
 
 def show(found: Mapping[str, Any], place: Path) -> None:
     console = Console()
     if not console.is_terminal:
         console = Console(width=120)  # a file has room
-    measure = next(m for m in contest(found["task"]).MEASURES if m.name == found["measure"])
+    measure = next(m for m in get_comparison(found["task"]).metrics if m.name == found["measure"])
     grid = Table("rank", "design", measure.name, "95 % interval", "from the best", "training", "answer", "parameters")
     for column in (0, 2, 5, 6, 7):
         grid.columns[column].justify = "right"

@@ -19,7 +19,7 @@ from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Any, Generic, TypeVar, cast
 
-from regard.errors import UserError, choices
+from regard.errors import UserError, suggest_choices
 
 T = TypeVar("T")
 ENTRY_POINTS = "regard.plugins"
@@ -75,7 +75,7 @@ class Registry(Mapping[str, T], Generic[T]):
     def find(self, name: str) -> T:
         """The class of that name. Raises UserError with the nearest known name otherwise."""
         if name not in self:
-            raise UserError(f"unknown {self.kind} {name!r}; {choices(name, self)}")
+            raise UserError(f"unknown {self.kind} {name!r}; {suggest_choices(name, self)}")
         return self[name]
 
     def source(self, name: str) -> str | None:

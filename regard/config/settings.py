@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from regard.errors import UserError, nearest
+from regard.errors import UserError, did_you_mean
 
 T = TypeVar("T")
 
@@ -113,7 +113,7 @@ def build(cls: type[T], given: Mapping[str, Any], *, where: str = "") -> T:
     for key, value in given.items():
         path = f"{where}.{key}" if where else key
         if key not in known:
-            raise UserError(f"unknown setting {path!r}; {nearest(str(key), known)}")
+            raise UserError(f"unknown setting {path!r}; {did_you_mean(str(key), known)}")
         values[key] = convert(hints[key], value, path)
     return cls(**values)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar, get_type_hints
 
 from regard.config.settings import convert
-from regard.errors import UserError, choices
+from regard.errors import UserError, suggest_choices
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ def parse(spec: str) -> tuple[str, dict[str, str]]:
 def find(kind: str, name: str, known: Mapping[str, T]) -> T:
     """The one of that name, or an error that names the nearest and all that are known."""
     if name not in known:
-        raise UserError(f"unknown {kind} {name!r}; {choices(name, known)}")
+        raise UserError(f"unknown {kind} {name!r}; {suggest_choices(name, known)}")
     return known[name]
 
 
@@ -43,6 +43,6 @@ def typed(kind: str, name: str, cls: type, options: Mapping[str, Any], common: s
     own, hints = own_options(cls, common), get_type_hints(cls.__init__)
     for key in options:
         if key not in own:
-            what = choices(key, own) if own else "it takes none"
+            what = suggest_choices(key, own) if own else "it takes none"
             raise UserError(f"{kind} {name!r} has no option {key!r}; {what}")
     return {key: convert(hints.get(key, str), value, f"{kind} {name}:{key}") for key, value in options.items()}

@@ -1,8 +1,8 @@
-"""Batches of documents of like length, cut by a budget of tokens, and padding.
+"""Batches of documents of similar length within a token budget, and padding.
 
-A batch costs (longest document) x (documents) places. Sorting all documents would waste the fewest places, and would
-show the model the same neighbours in each epoch; so shuffle, sort inside pools of many batches, cut, and shuffle the
-batches.
+A batch costs (longest document) x (documents) tokens. Sorting all documents by length would waste the least padding, but
+the model would see the same neighbours in every epoch. So documents are shuffled, sorted within pools of many batches,
+and cut into batches, which are shuffled again.
 """
 
 from __future__ import annotations
@@ -13,45 +13,59 @@ import numpy as np
 
 from regard.errors import UserError
 
-POOL = 50  # batches in a pool
+BATCHES_PER_POOL = 50
 
 
-def plan(
-    lengths: Sequence[int] | np.ndarray, tokens: int, *, seed: int, epoch: int, shuffle: bool = True
+def plan_batches(
+    lengths: Sequence[int] | np.ndarray, max_tokens: int, *, seed: int, epoch: int, shuffle: bool = True
 ) -> list[np.ndarray]:
-    """Indices of the documents of each batch: each document once, longest x count <= tokens unless it is alone.
+    """Return the document indices of each batch. Each document is in one batch.
 
-    The same arguments give the same batches. Without `shuffle`, the longest documents come first.
+    Args:
+        lengths: Number of tokens of each document.
+        max_tokens: Budget of a batch, longest document x documents. Only a batch of one document may exceed it.
+        seed: The same seed and epoch give the same batches.
+        epoch: Number of the epoch.
+        shuffle: If False, the longest documents come first.
     """
-    if tokens < 1:
-        raise UserError(f"the budget of a batch must be 1 token or more, and was given {tokens}")
+    check_token_budget(max_tokens)
     sizes = np.maximum(np.asarray(lengths, np.int64), 1)
     if not len(sizes):
         return []
     if not shuffle:
-        return _cut(np.argsort(-sizes, kind="stable"), sizes, tokens)
-    random = np.random.default_rng([seed, epoch])
-    order = random.permutation(len(sizes))
-    pool = max(1, int(POOL * tokens / sizes.mean()))
+        return _cut_batches(np.argsort(-sizes, kind="stable"), sizes, max_tokens)
+    rng = np.random.default_rng([seed, epoch])
+    permutation = rng.permutation(len(sizes))
+    pool_size = max(1, int(BATCHES_PER_POOL * max_tokens / sizes.mean()))
     batches: list[np.ndarray] = []
-    for start in range(0, len(order), pool):
-        part = order[start : start + pool]
-        batches.extend(_cut(part[np.argsort(-sizes[part], kind="stable")], sizes, tokens))
-    return [batches[i] for i in random.permutation(len(batches))]
+    for start in range(0, len(permutation), pool_size):
+        pool = permutation[start : start + pool_size]
+        batches.extend(_cut_batches(pool[np.argsort(-sizes[pool], kind="stable")], sizes, max_tokens))
+    return [batches[i] for i in rng.permutation(len(batches))]
 
 
-def _cut(order: np.ndarray, sizes: np.ndarray, tokens: int) -> list[np.ndarray]:
-    """Cut documents that stand in falling order of length: the first of a batch is its longest and fixes its count."""
+def check_token_budget(max_tokens: int) -> None:
+    """Raise a UserError if a batch could hold no token."""
+    if max_tokens < 1:
+        raise UserError(f"the token budget of a batch must be at least 1, got {max_tokens}")
+
+
+def _cut_batches(indices: np.ndarray, sizes: np.ndarray, max_tokens: int) -> list[np.ndarray]:
+    """Cut documents sorted by falling length: the first one of a batch is the longest and determines its size."""
     batches, start = [], 0
-    while start < len(order):
-        count = max(1, tokens // int(sizes[order[start]]))
-        batches.append(order[start : start + count])
+    while start < len(indices):
+        count = max(1, max_tokens // int(sizes[indices[start]]))
+        batches.append(indices[start : start + count])
         start += count
     return batches
 
 
-def pad(rows: Sequence[np.ndarray | Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of ids as one array (b, n) int64, filled up with [PAD] = 0, and a mask (b, n), True on real tokens."""
+def pad_rows(rows: Sequence[np.ndarray | Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Pad rows of ids with [PAD] = 0.
+
+    Returns:
+        ids, (batch, longest) int64, and mask, (batch, longest), True on real tokens.
+    """
     lengths = np.array([len(row) for row in rows], np.int64)
     mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
     ids = np.zeros(mask.shape, np.int64)

@@ -1,7 +1,7 @@
 """A text of any size as one stream of tokens: tokenised once, kept in memory-mapped shards, read in windows.
 
     corpus = build(["books/", "more.txt.gz"], tokenizer, "corpus")   # a second call finds it done
-    train, valid = corpus.split(int(0.9 * corpus.tokens))
+    train, valid = corpus.split(int(0.9 * corpus.num_tokens))
     train.read([0, 1000], 64)                                         # (2, 64)
 
 Documents stand one after another, each followed by [EOS].
@@ -11,27 +11,29 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from regard.data import chunks
-from regard.data.encode_ids import Encoded, Encoder
-from regard.data.fingerprint import Key, alone
+from regard.data.encode_ids import BlockEncoder, EncodedBlock
+from regard.data.fingerprint import CorpusKey, lock_folder
 from regard.data.token_shards import Shard
-from regard.data.tokenize_corpus import bar, joined, tokenise
+from regard.data.tokenize_corpus import concatenate_blocks, progress_bar, tokenize_files
 from regard.data.tokenizer import EOS, Tokenizer
 from regard.errors import UserError
 
-NAME = "corpus.json"
-HELD = 256 << 20  # bytes of mapped pages that reading may gather before it lets them go
+logger = logging.getLogger(__name__)
+
+INDEX_NAME = "corpus.json"
+MAX_MAPPED_BYTES = 256 << 20  # bytes of mapped pages that reading may gather before it lets them go
 _ORIGIN = np.zeros(3, np.int64)
 _TOUCHED = 2 << 20  # bytes that the system may map around a window: a huge page
 
 
-class Stream:
+class TokenStream:
     """The arrays behind a corpus and its parts: shards of ids, where documents start, how long the text is where."""
 
     def __init__(
@@ -45,7 +47,7 @@ class Stream:
         self.ids, self._documents, self._marks, self._shards = list(ids), documents, marks, shards
         self.fingerprint = fingerprint
         self.ends = np.cumsum([len(part) for part in ids], dtype=np.int64)
-        self.tokens = int(self.ends[-1]) if len(self.ends) else 0
+        self.num_tokens = int(self.ends[-1]) if len(self.ends) else 0
         self._totals = np.cumsum([_ORIGIN, *(part[-1] for part in marks)], axis=0)  # before each shard
         self._touched = 0
 
@@ -81,7 +83,7 @@ class Stream:
         for row in np.flatnonzero(first != last):
             out[row] = self._across(int(starts[row]), length, int(first[row]), int(last[row]))
         self._touched += len(starts) * (_TOUCHED + length * 4)
-        if self._touched > HELD:
+        if self._touched > MAX_MAPPED_BYTES:
             self._touched = 0
             for shard in self._shards:
                 shard.forget()
@@ -96,88 +98,90 @@ class Stream:
 class Corpus:
     """A stream of tokens, or a part of one. `len` is the number of documents, `tokens` that of tokens."""
 
-    def __init__(self, stream: Stream, start: int = 0, stop: int | None = None) -> None:
+    def __init__(self, stream: TokenStream, start: int = 0, stop: int | None = None) -> None:
         self._stream = stream
-        self.start, self.stop = start, stream.tokens if stop is None else stop
+        self.start, self.stop = start, stream.num_tokens if stop is None else stop
 
     @classmethod
     def open(cls, folder: str | Path) -> Corpus:
         """A corpus that was built before."""
-        path = Path(folder) / NAME
+        path = Path(folder) / INDEX_NAME
         try:
             about = json.loads(path.read_text(encoding="utf-8"))
             names, fingerprint = about["shards"], about["fingerprint"]
         except FileNotFoundError:
-            raise UserError(f"{folder} holds no corpus: there is no {NAME}; build it first, or again") from None
+            raise UserError(f"{folder} holds no corpus: there is no {INDEX_NAME}; build it first, or again") from None
         except (OSError, ValueError, KeyError, TypeError) as problem:
             raise UserError(f"cannot read {path}: {problem}; delete it and build the corpus again") from None
         shards = [Shard(path.with_name(name)) for name in names]
         if any(shard.about.get("fingerprint") != fingerprint for shard in shards):
-            raise UserError(f"the shards in {folder} are not those of its {NAME}; delete the folder and build again")
+            raise UserError(
+                f"the shards in {folder} are not those of its {INDEX_NAME}; delete the folder and build again"
+            )
         parts = [shard.arrays for shard in shards]
         return cls(
-            Stream(
+            TokenStream(
                 [p["tokens"] for p in parts], [p["documents"] for p in parts], [p["marks"] for p in parts],
                 fingerprint, shards,
             )
         )  # fmt: skip
 
     @classmethod
-    def of(cls, texts: str | Iterable[str], tokenizer: Tokenizer, *, documents: str = "file") -> Corpus:
+    def from_texts(cls, texts: str | Iterable[str], tokenizer: Tokenizer, *, documents: str = "file") -> Corpus:
         """A small corpus in memory; each text is as a file."""
         texts = [texts] if isinstance(texts, str) else list(texts)
         raw = [text.encode() for text in texts if text]
-        blocks = [chunks.Block(Path(f"text {i}"), 0, data, True, True, len(data)) for i, data in enumerate(raw)]
-        return cls(_stream([*map(Encoder(tokenizer, documents), blocks)]))
+        blocks = [chunks.TextBlock(Path(f"text {i}"), 0, data, True, True, len(data)) for i, data in enumerate(raw)]
+        return cls(_stream([*map(BlockEncoder(tokenizer, documents), blocks)]))
 
     @classmethod
-    def of_ids(cls, documents: Iterable[Sequence[int]]) -> Corpus:
+    def from_ids(cls, documents: Iterable[Sequence[int]]) -> Corpus:
         """A small corpus in memory from ids, [EOS] put after each document. It knows no characters and no bytes."""
         arrays = [np.array([*ids, EOS], np.uint32) for ids in documents]
         first = np.zeros(1, np.int64)
-        return cls(_stream([Encoded(ids, first, np.array([[len(ids), 0, 0]], np.int64)) for ids in arrays]))
+        return cls(_stream([EncodedBlock(ids, first, np.array([[len(ids), 0, 0]], np.int64)) for ids in arrays]))
 
     @property
-    def tokens(self) -> int:
+    def num_tokens(self) -> int:
         return self.stop - self.start
 
     @property
-    def characters(self) -> int:
+    def num_characters(self) -> int:
         """Characters of the text, for bits per character."""
-        return self.lengths(0, self.tokens)[0]
+        return self.text_size(0, self.num_tokens)[0]
 
     @property
-    def bytes(self) -> int:
+    def num_bytes(self) -> int:
         """Bytes of the text as UTF-8, for bits per byte."""
-        return self.lengths(0, self.tokens)[1]
+        return self.text_size(0, self.num_tokens)[1]
 
     @property
     def fingerprint(self) -> str:
         """Of the files' contents, the tokenizer and how documents were cut; and of the part, if this is one."""
-        whole = (self.start, self.stop) == (0, self._stream.tokens)
+        whole = (self.start, self.stop) == (0, self._stream.num_tokens)
         return self._stream.fingerprint + ("" if whole else f"[{self.start}:{self.stop}]")
 
     def __len__(self) -> int:
-        return len(self.bounds())
+        return len(self.document_starts())
 
-    def bounds(self) -> np.ndarray:
+    def document_starts(self) -> np.ndarray:
         """The first token of each document. A part that begins within a document begins with the rest of it."""
         starts = self._stream.documents()
         low, high = np.searchsorted(starts, [self.start, self.stop])
         inside = starts[low:high] - self.start
-        cut = self.tokens and (not len(inside) or inside[0])
+        cut = self.num_tokens and (not len(inside) or inside[0])
         return np.concatenate([[0], inside]) if cut else inside
 
     def read(self, starts: Sequence[int] | np.ndarray, length: int) -> np.ndarray:
         """Windows of `length` tokens, (len(starts), length), as int64."""
         starts = np.asarray(starts, np.int64).reshape(-1)
-        if len(starts) and (starts.min() < 0 or starts.max() + length > self.tokens):
+        if len(starts) and (starts.min() < 0 or starts.max() + length > self.num_tokens):
             raise IndexError(
-                f"windows of {length} from {starts.min()} to {starts.max()} leave the {self.tokens} tokens"
+                f"windows of {length} from {starts.min()} to {starts.max()} leave the {self.num_tokens} tokens"
             )
         return self._stream.read(starts + self.start, length)
 
-    def lengths(self, start: int, stop: int) -> tuple[int, int]:
+    def text_size(self, start: int, stop: int) -> tuple[int, int]:
         """Characters and bytes of the text of tokens start..stop.
 
         Exact for the whole corpus and where each token is a character; elsewhere the two ends are interpolated between
@@ -187,24 +191,23 @@ class Corpus:
         characters, size = np.rint(high - low).astype(int).tolist()
         return characters, size
 
-    def part(self, start: int, stop: int) -> Corpus:
+    def slice(self, start: int, stop: int) -> Corpus:
         """Tokens start..stop as a corpus: a view."""
-        if not 0 <= start <= stop <= self.tokens:
-            raise UserError(f"tokens {start}..{stop} are not a part of a corpus of {self.tokens}")
+        if not 0 <= start <= stop <= self.num_tokens:
+            raise UserError(f"tokens {start}..{stop} are not a part of a corpus of {self.num_tokens}")
         return Corpus(self._stream, self.start + start, self.start + stop)
 
     def split(self, at: int) -> tuple[Corpus, Corpus]:
         """What stands before a token and what follows, as for training and validation."""
-        return self.part(0, at), self.part(at, self.tokens)
+        return self.slice(0, at), self.slice(at, self.num_tokens)
 
 
-def build(
-    paths: str | chunks.File | Iterable[str | chunks.File],
+def build_corpus(
+    paths: str | chunks.TextSource | Iterable[str | chunks.TextSource],
     tokenizer: Tokenizer,
     folder: str | Path,
     *,
     documents: str = "file",
-    say: Callable[[str], Any] = print,
     workers: int | None = None,
     progress: bool = True,
 ) -> Corpus:
@@ -213,32 +216,32 @@ def build(
     A document is a file, what stands between blank lines (`blank`), or a line (`line`). A build that was stopped goes
     on where its last whole shard ends. All cores tokenise; `workers` blocks of text are in hand at once.
     """
-    encoder = Encoder(tokenizer, documents)
-    files, notes = chunks.find(paths)
+    encoder = BlockEncoder(tokenizer, documents)
+    files, notes = chunks.find_text_files(paths)
     for note in notes:
-        say(note)
+        logger.info(note)
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise UserError(f"cannot make the folder {folder}: {problem.strerror or problem}") from None
-    with alone(folder, say):
-        key = Key.of(files, tokenizer, documents)
-        if not key.matches(folder / NAME):
-            (folder / NAME).unlink(missing_ok=True)
+    with lock_folder(folder):
+        key = CorpusKey.of(files, tokenizer, documents)
+        if not key.matches(folder / INDEX_NAME):
+            (folder / INDEX_NAME).unlink(missing_ok=True)
             fingerprint = key.fingerprint
-            with bar(key.size, progress, say) as shown:
-                names = tokenise(files, encoder, folder, fingerprint, workers, shown)
+            with progress_bar(key.size, progress) as shown:
+                names = tokenize_files(files, encoder, folder, fingerprint, workers, shown)
             if not names:
                 raise UserError(f"there is no text in {', '.join(map(str, files[:3]))}: nothing, or blank lines only")
-            key.write(folder / NAME, names)
+            key.write(folder / INDEX_NAME, names)
     return Corpus.open(folder)
 
 
-def _stream(done: Sequence[Encoded]) -> Stream:
+def _stream(done: Sequence[EncodedBlock]) -> TokenStream:
     done = [part for part in done if len(part.marks)]
     if not done:
-        return Stream([], [], [], "memory")
-    all_ = joined(done)
+        return TokenStream([], [], [], "memory")
+    all_ = concatenate_blocks(done)
     digest = hashlib.sha256(all_["tokens"].astype("<u4").tobytes()).hexdigest()
-    return Stream([all_["tokens"]], [all_["documents"]], [all_["marks"]], digest)
+    return TokenStream([all_["tokens"]], [all_["documents"]], [all_["marks"]], digest)

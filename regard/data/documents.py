@@ -8,17 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 import tokenizers as tk
 
-from regard.data.sentence_split import split
+from regard.data.sentence_split import split_sentences
 from regard.data.tokenizer import UNK, Tokenizer
-from regard.data.word_shape import joined, shapes
+from regard.data.word_shape import pack_shapes, find_shapes
 from regard.errors import UserError
 
-CHUNK = 4_000_000  # characters handed to the tokenizer at once: its own encodings take a hundred times the room of ours
+CHUNK_CHARACTERS = 4_000_000  # characters handed to the tokenizer at once: its own encodings take a hundred times the room of ours
 
 
 @dataclass(frozen=True)
-class Documents:
-    """Document i has the tokens ids[starts[i]:starts[i+1]], and the sentences sentence_of[i]:sentence_of[i+1], of which
+class TokenizedDocuments:
+    """Document i has the tokens ids[starts[i]:starts[i+1]], and the sentences sentence_offsets[i]:sentence_offsets[i+1], of which
     sentence s starts at token sentence_starts[s] (counted in `ids`) and goes to the next start or the document's end.
 
     No document and no sentence is without tokens. `cut` counts the documents that were longer than allowed.
@@ -27,7 +27,7 @@ class Documents:
     ids: np.ndarray  # (tokens,) int32
     starts: np.ndarray  # (documents + 1,) int64
     sentence_starts: np.ndarray  # (sentences,) int64
-    sentence_of: np.ndarray  # (documents + 1,) int64
+    sentence_offsets: np.ndarray  # (documents + 1,) int64
     cut: int = 0
 
     def __len__(self) -> int:
@@ -41,7 +41,7 @@ class Documents:
     @property
     def sentence_counts(self) -> np.ndarray:
         """Sentences in each document."""
-        return np.diff(self.sentence_of)
+        return np.diff(self.sentence_offsets)
 
     @property
     def sentence_lengths(self) -> np.ndarray:
@@ -54,13 +54,13 @@ class Documents:
             raise IndexError(f"document {i} of {len(self)}")
         i %= len(self)
         first, last = self.starts[i], self.starts[i + 1]
-        bounds = self.sentence_starts[self.sentence_of[i] : self.sentence_of[i + 1]] - first
+        bounds = self.sentence_starts[self.sentence_offsets[i] : self.sentence_offsets[i + 1]] - first
         return self.ids[first:last], np.append(bounds, last - first)
 
 
-def encode(
+def encode_documents(
     texts: Sequence[str], tokenizer: Tokenizer, *, max_tokens: int | None = None, written: bool = False
-) -> Documents:
+) -> TokenizedDocuments:
     """Tokenize and split into sentences; of a document longer than `max_tokens` the beginning is kept.
 
     A token belongs to the sentence where it starts. A text without any token (only space) becomes one [UNK]. With
@@ -74,10 +74,10 @@ def encode(
     counts: list[int] = []
     total = cut = 0
     for chunk in _chunks(texts):
-        for text, encoding in zip(chunk, tokenizer.batch(chunk), strict=True):
+        for text, encoding in zip(chunk, tokenizer.encode_batch_raw(chunk), strict=True):
             tokens = np.array(encoding.ids or [UNK], np.int32)
             if written and encoding.ids:
-                tokens = joined(tokens, shapes(text, np.array(encoding.offsets)))
+                tokens = pack_shapes(tokens, find_shapes(text, np.array(encoding.offsets)))
             if max_tokens is not None and len(tokens) > max_tokens:
                 tokens, cut = tokens[:max_tokens].copy(), cut + 1
             found = _sentences(text, encoding, len(tokens))
@@ -86,11 +86,11 @@ def encode(
             bounds.extend([total + at for at in found])
             counts.append(len(found))
             total += len(tokens)
-    return Documents(
+    return TokenizedDocuments(
         ids=np.concatenate(ids),
         starts=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64),
         sentence_starts=np.array(bounds, np.int64),
-        sentence_of=np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64),
+        sentence_offsets=np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64),
         cut=cut,
     )
 
@@ -101,7 +101,7 @@ def _chunks(texts: Sequence[str]) -> Iterator[list[str]]:
     for text in texts:
         chunk.append(text)
         size += len(text)
-        if size >= CHUNK:
+        if size >= CHUNK_CHARACTERS:
             yield chunk
             chunk, size = [], 0
     if chunk:
@@ -110,7 +110,7 @@ def _chunks(texts: Sequence[str]) -> Iterator[list[str]]:
 
 def _sentences(text: str, encoding: tk.Encoding, length: int) -> list[int]:
     """The token at which each sentence starts, first 0; sentences past `length`, or without a token, are left out."""
-    spans = split(text)
+    spans = split_sentences(text)
     if (
         len(spans) > 200
     ):  # each question to the library below walks the whole text: many of them are better answered here

@@ -12,11 +12,11 @@ from regard.data import chunks
 from regard.data.tokenizer import EOS, UNK, Tokenizer
 from regard.errors import UserError
 
-PIECE = 1 << 13  # bytes of what the library is given at once, and from one mark to the next
+PIECE_BYTES = 1 << 13  # bytes of what the library is given at once, and from one mark to the next
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedBlock:
     """Ids of a block, with [EOS] after each document that ends there."""
 
     ids: np.ndarray
@@ -26,22 +26,22 @@ class Encoded:
     """Tokens, characters and bytes up to the end of each piece or so, counted from the start of the block."""
 
 
-class Encoder:
+class BlockEncoder:
     """Encodes blocks; may be called by several threads."""
 
     def __init__(self, tokenizer: Tokenizer, documents: str) -> None:
-        self.documents = chunks.known(documents)
+        self.documents = chunks.check_documents(documents)
         # Two bytes an id where the vocabulary allows, and the same order of bytes on every machine.
-        self._kind = np.dtype("<u2" if tokenizer.size <= 1 << 16 else "<u4")
+        self._kind = np.dtype("<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4")
         self._ids = _characters(tokenizer, self._kind) if tokenizer.kind == "chars" else _library(tokenizer, self._kind)
         self._end = np.array([EOS], self._kind)
 
-    def __call__(self, block: chunks.Block) -> Encoded:
+    def __call__(self, block: chunks.TextBlock) -> EncodedBlock:
         """Tokenise a block. Text that is not UTF-8 is an error that names the file and the place."""
         sizes: list[tuple[int, bool]] = []  # bytes of each piece, and whether a document ends with it
         strings: list[str] = []
-        for data, ended in chunks.texts(block, self.documents):
-            parts = list(chunks.cut(data, PIECE))
+        for data, ended in chunks.split_documents(block, self.documents):
+            parts = list(chunks.split_text(data, PIECE_BYTES))
             sizes += [(len(part), False) for part in parts[:-1]] + [(len(parts[-1]), ended)]
             try:
                 strings += [part.decode() for part in parts]
@@ -58,13 +58,13 @@ class Encoder:
                     ids.append(self._end)
                     tokens += 1
                 starts.append(tokens)
-            if bytes_ - marks[-1][2] >= PIECE:
+            if bytes_ - marks[-1][2] >= PIECE_BYTES:
                 marks.append((tokens, characters, bytes_))
         if marks[-1] != (tokens, characters, bytes_):
             marks.append((tokens, characters, bytes_))
         starts = [start for start in starts if start < tokens and (start or block.starts)]
         flat = np.concatenate([*ids, np.empty(0, self._kind)])
-        return Encoded(flat, np.array(starts, np.int64), np.array(marks[1:], np.int64).reshape(-1, 3))
+        return EncodedBlock(flat, np.array(starts, np.int64), np.array(marks[1:], np.int64).reshape(-1, 3))
 
 
 def _library(tokenizer: Tokenizer, kind: np.dtype) -> Callable[[Sequence[str]], list[np.ndarray]]:
@@ -87,7 +87,7 @@ def _characters(tokenizer: Tokenizer, kind: np.dtype) -> Callable[[Sequence[str]
     return ids
 
 
-def _not_utf8(block: chunks.Block) -> UserError:
+def _not_utf8(block: chunks.TextBlock) -> UserError:
     try:
         block.data.decode()
     except UnicodeDecodeError as problem:

@@ -17,22 +17,22 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote
 
-from regard.data.parallel_text import lines
-from regard.data.read_table import columns
+from regard.data.parallel_text import read_lines
+from regard.data.read_table import read_columns
 from regard.errors import UserError
 
 QUESTIONS, ANSWERS = ("question", "questions", "source", "input"), ("answer", "answers", "place", "target", "output")
 
-LONGEST = 8  # words of a name
-MOST_LETTERS = 1000  # of a question
+MAX_NAME_WORDS = 8  # words of a name
+MAX_QUESTION_CHARS = 1000  # of a question
 _INITIAL = re.compile(r"(?:^|[\s.])\w$")
 
-Pattern = tuple[str, str]
+QuestionPattern = tuple[str, str]
 """What stands before the name and what stands after it."""
 
 
 @dataclass(frozen=True)
-class Book:
+class Facts:
     """What was read: the n-th sentence is about the n-th name, and a name may stand there more than once."""
 
     names: list[str]
@@ -64,7 +64,7 @@ class Book:
 class Questions:
     """The n-th question has the n-th pattern, name and answer."""
 
-    patterns: list[Pattern]
+    patterns: list[QuestionPattern]
     names: list[str]
     answers: list[str]
     notes: list[str] = field(default_factory=list)
@@ -80,12 +80,12 @@ class Questions:
         )
 
 
-def read_facts(path: str | Path) -> Book:
+def read_facts(path: str | Path) -> Facts:
     """A file of facts. Lines without a name are left out and counted; a file of such lines is an error."""
-    found, fingerprint = lines(path)
+    found, fingerprint = read_lines(path)
     names, sentences, without = [], [], 0
     for line in found:
-        name, sentence = parted(line)
+        name, sentence = split_name(line)
         if not name or not sentence:
             without += bool(line.strip())
             continue
@@ -102,17 +102,17 @@ def read_facts(path: str | Path) -> Book:
     repeated = len(names) - len(set(names))
     if repeated:
         notes.append(f"{Path(path).name}: {repeated:,} lines are about a name that had one before; all are kept")
-    return Book(names, sentences, notes, fingerprint)
+    return Facts(names, sentences, notes, fingerprint)
 
 
-def parted(line: str) -> tuple[str, str]:
+def split_name(line: str) -> tuple[str, str]:
     """The name and the sentence of a line. A name ends where the sentence begins with it again (`Dr. Dre. Dr. Dre is`);
     where none does, at the first full stop that is not after an initial. What a web address wrote as %C5%82 is read as
     the letter that it is."""
     cuts: list[tuple[str, str]] = []
     for stop in re.finditer(r"\.\s+", line):
         name, rest = line[: stop.start()].strip(), line[stop.end() :].strip()
-        if not name or len(name.split()) > LONGEST:
+        if not name or len(name.split()) > MAX_NAME_WORDS:
             break
         cuts.append((name, rest))
     again = [cut for cut in cuts if len(cut[0]) > 1 and re.match(rf"{re.escape(cut[0])}(?!\w)", cut[1])]
@@ -122,21 +122,21 @@ def parted(line: str) -> tuple[str, str]:
     return "", line.strip()
 
 
-def read_questions(path: str | Path, known: Book | Sequence[Pattern], *, answered: bool = True) -> Questions:
+def read_questions(path: str | Path, known: Facts | Sequence[QuestionPattern], *, answered: bool = True) -> Questions:
     """A table of questions with their answers. Patterns are those of a run, or found by the names of a book."""
     asked, answers, fingerprint = _table(Path(path), answered)
     notes: list[str] = []
-    patterns = _patterns(asked, known) if isinstance(known, Book) else list(known)
-    if isinstance(known, Book) and not patterns:
+    patterns = _patterns(asked, known) if isinstance(known, Facts) else list(known)
+    if isinstance(known, Facts) and not patterns:
         people = ", ".join(map(repr, list(known.people)[:3]))
         raise UserError(
             f"no question of {path} holds a name of the facts: the first is {asked[0][:80]!r}, and the facts are about "
             f"{people}; are both about the same people?"
         )
-    rows = [(find(question, patterns), answer) for question, answer in zip(asked, answers, strict=True)]
+    rows = [(match_question(question, patterns), answer) for question, answer in zip(asked, answers, strict=True)]
     odd = [question for question, (found, _) in zip(asked, rows, strict=True) if found is None]
     if len(odd) == len(rows):
-        raise UserError(f"{path} asks something else: {odd[0]!r}; {known_patterns(patterns)}")
+        raise UserError(f"{path} asks something else: {odd[0]!r}; {describe_patterns(patterns)}")
     if odd:
         notes.append(f"{Path(path).name}: {len(odd):,} questions are about something else and left out: {odd[0]!r}")
     kept = [(found, answer) for found, answer in rows if found is not None]
@@ -151,10 +151,10 @@ def read_questions(path: str | Path, known: Book | Sequence[Pattern], *, answere
     return Questions([f[0] for f, _ in kept], [f[1] for f, _ in kept], [a for _, a in kept], notes, fingerprint)
 
 
-def find(question: str, patterns: Iterable[Pattern]) -> tuple[Pattern, str] | None:
+def match_question(question: str, patterns: Iterable[QuestionPattern]) -> tuple[QuestionPattern, str] | None:
     """The pattern of a question and the name in it, letter case and spaces aside; the longest pattern that fits."""
     said = " ".join(question.split())
-    if len(said) > MOST_LETTERS:
+    if len(said) > MAX_QUESTION_CHARS:
         return None
     for before, after in sorted(patterns, key=lambda p: -len(p[0]) - len(p[1])):
         fits = re.fullmatch(rf"{re.escape(before)}\s*(?<!\w)(\S.*?)\s*{re.escape(after)}", said, re.I)
@@ -165,13 +165,13 @@ def find(question: str, patterns: Iterable[Pattern]) -> tuple[Pattern, str] | No
     return None
 
 
-def known_patterns(patterns: Iterable[Pattern]) -> str:
+def describe_patterns(patterns: Iterable[QuestionPattern]) -> str:
     """What can be asked, in words."""
     said = [f"'{' '.join(part for part in (before, 'NAME', after) if part)}'" for before, after in patterns]
     return f"it can be asked {' or '.join(said[:5])}"
 
 
-def hint(pattern: Pattern) -> str:
+def question_without_name(pattern: QuestionPattern) -> str:
     """The question without the name."""
     return " ".join(part for part in pattern if part)
 
@@ -179,9 +179,9 @@ def hint(pattern: Pattern) -> str:
 def _table(path: Path, answered: bool) -> tuple[list[str], list[str], str]:
     plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
     if plain.suffix.lower() == ".txt" and not answered:
-        found, fingerprint = lines(path)
+        found, fingerprint = read_lines(path)
         return found, [""] * len(found), fingerprint
-    names = list(columns(path)[0])
+    names = list(read_columns(path)[0])
     lower = {name.lower(): name for name in names}
     question = next((lower[name] for name in QUESTIONS if name in lower), None)
     answer = next((lower[name] for name in ANSWERS if name in lower), None)
@@ -193,16 +193,16 @@ def _table(path: Path, answered: bool) -> tuple[list[str], list[str], str]:
             )
         question, answer = "0", "1" if answered or len(names) > 1 else None  # no header
     wanted = [question] if answer is None else [question, answer]
-    cells, fingerprint = columns(path, wanted)
+    cells, fingerprint = read_columns(path, wanted)
     asked = [" ".join((cell or "").split()) for cell in cells[question]]
     answers = [""] * len(asked) if answer is None else [" ".join((cell or "").split()) for cell in cells[answer]]
     return asked, answers, fingerprint
 
 
-def _patterns(asked: Sequence[str], book: Book) -> list[Pattern]:
+def _patterns(asked: Sequence[str], book: Facts) -> list[QuestionPattern]:
     """Patterns of questions round names of the book, the most frequent first; one that fits a single question of many
     is a chance."""
-    found: Counter[Pattern] = Counter()
+    found: Counter[QuestionPattern] = Counter()
     for question in asked:
         inside = [name for name in _spans(question) if unquote(name) in book.people]
         if inside:
@@ -220,8 +220,8 @@ def _spans(question: str) -> Iterable[str]:
             yield question[start:end]
 
 
-def _contradictions(name: str, kept: Sequence[tuple[tuple[Pattern, str], str]]) -> list[str]:
-    said: dict[tuple[Pattern, str], set[str]] = {}
+def _contradictions(name: str, kept: Sequence[tuple[tuple[QuestionPattern, str], str]]) -> list[str]:
+    said: dict[tuple[QuestionPattern, str], set[str]] = {}
     for key, answer in kept:
         said.setdefault(key, set()).add(answer)
     several = [(key[1], sorted(answers)) for key, answers in said.items() if len(answers) > 1]

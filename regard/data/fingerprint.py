@@ -5,40 +5,43 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from regard.data.chunks import File, opened, size
-from regard.data.token_shards import Broken, Shard, replace
+from regard.data.chunks import TextSource, file_size, open_source
+from regard.data.token_shards import BrokenShard, Shard, replace_file
 from regard.data.tokenizer import Tokenizer
 from regard.errors import UserError
+
+logger = logging.getLogger(__name__)
 
 FORMAT = 1  # raise it when the same text would give other tokens or another file
 _SETTLED = 2_000_000_000  # nanoseconds; a file changed later than this could change again without a newer date
 
 
 @dataclass(frozen=True)
-class Key:
+class CorpusKey:
     """What tokens depend on: the contents of files in their order, the tokenizer, and how documents are cut."""
 
-    files: tuple[File, ...]
+    files: tuple[TextSource, ...]
     seen: list[list[Any]]
     """Path, size and date of each file: where these are as they were, the contents are not read again."""
     tokenizer: str
     documents: str
 
     @classmethod
-    def of(cls, files: Sequence[File], tokenizer: Tokenizer, documents: str) -> Key:
+    def of(cls, files: Sequence[TextSource], tokenizer: Tokenizer, documents: str) -> CorpusKey:
         return cls(tuple(files), _seen(files), hashlib.sha256(tokenizer.core.to_str().encode()).hexdigest(), documents)
 
     @property
     def size(self) -> int:
         """Bytes to read."""
-        return sum(map(size, self.files))
+        return sum(map(file_size, self.files))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -46,7 +49,7 @@ class Key:
         whole = hashlib.sha256(f"{FORMAT} {self.tokenizer} {self.documents}".encode())
         for file in self.files:
             try:
-                with opened(file) as content:
+                with open_source(file) as content:
                     whole.update(hashlib.file_digest(content, "sha256").digest())
             except OSError as problem:
                 raise UserError(f"cannot read {file}: {problem.strerror or problem}") from None
@@ -60,7 +63,7 @@ class Key:
             if not same or (about["seen"] != self.seen and about["fingerprint"] != self.fingerprint):
                 return False
             return all(Shard(path.with_name(n)).about["fingerprint"] == about["fingerprint"] for n in about["shards"])
-        except (Broken, OSError, ValueError, KeyError, TypeError):
+        except (BrokenShard, OSError, ValueError, KeyError, TypeError):
             return False
 
     def write(self, path: Path, shards: list[str]) -> None:
@@ -76,11 +79,11 @@ class Key:
             "seen": self.seen if settled else None,
             "shards": shards,
         }
-        replace(path, (json.dumps(about, indent=1) + "\n").encode())
+        replace_file(path, (json.dumps(about, indent=1) + "\n").encode())
 
 
 @contextlib.contextmanager
-def alone(folder: Path, say: Callable[[str], Any]) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """One process at a time: others wait, and find the work done. A killed process leaves nothing locked."""
     try:
         import fcntl
@@ -91,12 +94,12 @@ def alone(folder: Path, say: Callable[[str], Any]) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            say(f"another process tokenises into {folder}; waiting for it")
+            logger.info(f"another process tokenises into {folder}; waiting for it")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def _seen(files: Sequence[File]) -> list[list[Any]]:
+def _seen(files: Sequence[TextSource]) -> list[list[Any]]:
     try:
         return [[str(file.resolve()), (stat := file.stat()).st_size, stat.st_mtime_ns] for file in files]
     except OSError as problem:

@@ -26,21 +26,21 @@ import numpy as np
 
 from regard.errors import UserError
 
-ENDINGS = {".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
-MOST_PIXELS = 64_000_000
-DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError)
+IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
+MAX_PIXELS = 64_000_000
+BAD_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 """What a zip raises whose parts are not what they should be."""
-MOST_BYTES = 256 * 2**20
+MAX_BYTES = 256 * 2**20
 """Of one file: a zip can hold a file that unpacks to any size."""
-NAMED = 3  # examples in a note
+MAX_EXAMPLES = 3  # examples in a note
 
 
-class Unreadable(Exception):
+class UnreadableImage(Exception):
     """Why a picture is left out."""
 
 
 @dataclass
-class Notes:
+class NoteCounter:
     """What was met on the way, by kind, with examples."""
 
     seen: dict[str, list[str]] = field(default_factory=dict)
@@ -49,17 +49,17 @@ class Notes:
         self.seen.setdefault(what, []).append(name)
 
     def lines(self) -> list[str]:
-        return [f"{len(names):,} {what}: {named(names)}" for what, names in self.seen.items()]
+        return [f"{len(names):,} {what}: {format_names(names)}" for what, names in self.seen.items()]
 
 
-def named(names: Sequence[str]) -> str:
+def format_names(names: Sequence[str]) -> str:
     """A few of them, and how many more."""
-    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+    more = f" and {len(names) - MAX_EXAMPLES:,} more" if len(names) > MAX_EXAMPLES else ""
+    return ", ".join(names[:MAX_EXAMPLES]) + more
 
 
 @dataclass
-class Files:
+class ImageSource:
     """Pictures by their name within a folder or a zip; or their features (data/features.py), whose names may lack the
     picture's ending."""
 
@@ -75,7 +75,7 @@ class Files:
 
     def _plain(self, name: str) -> str:
         name = name.replace("\\", "/")
-        known = PurePosixPath(name).suffix.lower() in {*ENDINGS, ".npy"}
+        known = PurePosixPath(name).suffix.lower() in {*IMAGE_SUFFIXES, ".npy"}
         return str(PurePosixPath(name).with_suffix("")) if self.features and known else name
 
     @cached_property
@@ -85,64 +85,64 @@ class Files:
         return {PurePosixPath(n).name: whole for n, whole in plain.items() if short[PurePosixPath(n).name] == 1} | plain
 
 
-def files(path: str | Path) -> Files:
+def open_images(path: str | Path) -> ImageSource:
     """The pictures of a folder with all below it, or of a zip; a single picture is a folder of one."""
     path = Path(path)
     if path.is_dir():
         below = {p.relative_to(path).as_posix(): p for p in path.rglob("*")}
         names = sorted(name for name, p in below.items() if _wanted(name) and p.is_file())
-        found = Files(path, names, lambda name: _bounded(path / name))
+        found = ImageSource(path, names, lambda name: _bounded(path / name))
     elif not path.exists():
         raise UserError(f"no folder, zip or picture {str(path)!r}")
     elif zipfile.is_zipfile(path):
         archive = zipfile.ZipFile(path)
         names = sorted(filter(_wanted, archive.namelist()))
-        found = Files(path, names, lambda name: _unpacked(archive, name))
+        found = ImageSource(path, names, lambda name: _unpacked(archive, name))
     elif path.suffix.lower() == ".zip":
         raise UserError(f"{path} is not a zip, or is cut short")
     else:
-        found = Files(path.parent, [path.name], lambda name: _bounded(path.parent / name))
+        found = ImageSource(path.parent, [path.name], lambda name: _bounded(path.parent / name))
     if not found.names:
-        raise UserError(f"{path} holds no pictures ({', '.join(sorted(ENDINGS))})")
+        raise UserError(f"{path} holds no pictures ({', '.join(sorted(IMAGE_SUFFIXES))})")
     return found
 
 
-def holds(path: str | Path) -> bool:
+def contains_images(path: str | Path) -> bool:
     """Whether a folder or zip is one of pictures, by the first files that are met."""
     path = Path(path)
     if path.is_dir():
         return any(_wanted(p.name) for p in islice(path.rglob("*"), 2000))
-    return path.suffix.lower() == ".zip" and zipfile.is_zipfile(path) and bool(files(path).names)
+    return path.suffix.lower() == ".zip" and zipfile.is_zipfile(path) and bool(open_images(path).names)
 
 
 def _wanted(name: str) -> bool:
     """A picture by its ending, which no hidden file or folder holds."""
     path = PurePosixPath(name)
     hidden = any((part.startswith(".") and part != "..") or part == "__MACOSX" for part in path.parts)
-    return path.suffix.lower() in ENDINGS and not hidden
+    return path.suffix.lower() in IMAGE_SUFFIXES and not hidden
 
 
 def _bounded(path: Path) -> bytes:
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise Unreadable("pictures of too many bytes are left out")
+        if path.stat().st_size > MAX_BYTES:
+            raise UnreadableImage("pictures of too many bytes are left out")
         return path.read_bytes()
     except OSError:
-        raise Unreadable("pictures cannot be opened and are left out") from None
+        raise UnreadableImage("pictures cannot be opened and are left out") from None
 
 
 def _unpacked(archive: zipfile.ZipFile, name: str) -> bytes:
     try:
         with archive.open(name) as file:
-            raw = file.read(MOST_BYTES + 1)  # what the directory of a zip says of sizes need not be true
-    except (*DAMAGED, RuntimeError, NotImplementedError, OSError, EOFError, ValueError):
-        raise Unreadable("pictures cannot be unpacked and are left out") from None
-    if len(raw) > MOST_BYTES:
-        raise Unreadable("pictures of too many bytes are left out")
+            raw = file.read(MAX_BYTES + 1)  # what the directory of a zip says of sizes need not be true
+    except (*BAD_ZIP_ERRORS, RuntimeError, NotImplementedError, OSError, EOFError, ValueError):
+        raise UnreadableImage("pictures cannot be unpacked and are left out") from None
+    if len(raw) > MAX_BYTES:
+        raise UnreadableImage("pictures of too many bytes are left out")
     return raw
 
 
-def decode(raw: bytes, size: int, notes: Callable[[str], Any] = lambda what: None) -> np.ndarray:
+def decode_image(raw: bytes, size: int, notes: Callable[[str], Any] = lambda what: None) -> np.ndarray:
     """A picture (size, size, 3) of bytes, squeezed to a square; `notes` is told what it was. Raises `Unreadable`."""
     from PIL import Image, ImageOps
 
@@ -152,8 +152,8 @@ def decode(raw: bytes, size: int, notes: Callable[[str], Any] = lambda what: Non
             opened = Image.open(io.BytesIO(raw))
         with opened as image:
             width, height = image.size
-            if width * height > MOST_PIXELS:
-                raise Unreadable(f"pictures of more than {MOST_PIXELS:,} pixels are refused")
+            if width * height > MAX_PIXELS:
+                raise UnreadableImage(f"pictures of more than {MAX_PIXELS:,} pixels are refused")
             if getattr(image, "n_frames", 1) > 1:
                 notes("animated pictures, of which the first frame is taken")
             if image.mode in ("CMYK", "YCCK"):
@@ -166,12 +166,12 @@ def decode(raw: bytes, size: int, notes: Callable[[str], Any] = lambda what: Non
             if flat.size != (size, size):
                 flat = flat.resize((size, size), Image.Resampling.BICUBIC, reducing_gap=3.0)
             return np.asarray(flat, np.uint8)
-    except Unreadable:
+    except UnreadableImage:
         raise
     except Image.DecompressionBombError:
-        raise Unreadable(f"pictures of more than {MOST_PIXELS:,} pixels are refused") from None
+        raise UnreadableImage(f"pictures of more than {MAX_PIXELS:,} pixels are refused") from None
     except Exception:  # Pillow raises many kinds for what is broken: OSError, SyntaxError, ValueError, struct.error
-        raise Unreadable("pictures are broken and left out") from None
+        raise UnreadableImage("pictures are broken and left out") from None
 
 
 def _rgb(image: Any) -> Any:
@@ -191,7 +191,7 @@ def _rgb(image: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Pictures:
+class ImageArray:
     """array (n, size, size, 3) of bytes, on disk and not in memory; the name of each, and a fingerprint of all."""
 
     array: np.ndarray
@@ -203,18 +203,18 @@ class Pictures:
         return len(self.names)
 
 
-def read(source: Files, names: Iterable[str], size: int, told: Callable[[int], Any] | None = None) -> Pictures:
+def read_images(source: ImageSource, names: Iterable[str], size: int, told: Callable[[int], Any] | None = None) -> ImageArray:
     """Decode the named pictures, each once, into a file that goes away with the array."""
-    notes = Notes()
-    found = kept(decoded(source, names, size, notes), notes, f"{size}", told)
+    notes = NoteCounter()
+    found = store_arrays(decode_images(source, names, size, notes), notes, f"{size}", told)
     if found is None:
         raise UserError(f"no picture of {source.path} can be read: {'; '.join(notes.lines())}")
     return found
 
 
-def kept(
-    found: Iterable[tuple[str, np.ndarray]], notes: Notes, salt: str, told: Callable[[int], Any] | None
-) -> Pictures | None:
+def store_arrays(
+    found: Iterable[tuple[str, np.ndarray]], notes: NoteCounter, salt: str, told: Callable[[int], Any] | None
+) -> ImageArray | None:
     """Named arrays of one shape as they come, each written to disk at once; None where none came."""
     digest, names, like = hashlib.blake2b(salt.encode(), digest_size=16), list[str](), None
     with tempfile.TemporaryFile() as room:
@@ -230,10 +230,10 @@ def kept(
         if like is None:
             return None
         whole = np.memmap(room, like.dtype, "r", shape=(len(names), *like.shape))
-    return Pictures(whole, names, notes.lines(), digest.hexdigest())
+    return ImageArray(whole, names, notes.lines(), digest.hexdigest())
 
 
-def part(array: np.ndarray, rows: Sequence[int] | np.ndarray) -> np.ndarray:
+def take_rows(array: np.ndarray, rows: Sequence[int] | np.ndarray) -> np.ndarray:
     """These pictures of an array, again on disk."""
     chosen = np.asarray(rows, np.int64)
     with tempfile.TemporaryFile() as room:
@@ -243,26 +243,26 @@ def part(array: np.ndarray, rows: Sequence[int] | np.ndarray) -> np.ndarray:
         return np.memmap(room, array.dtype, "r", shape=(len(chosen), *array.shape[1:]))
 
 
-def decoded(source: Files, names: Iterable[str], size: int, notes: Notes) -> Iterator[tuple[str, np.ndarray]]:
+def decode_images(source: ImageSource, names: Iterable[str], size: int, notes: NoteCounter) -> Iterator[tuple[str, np.ndarray]]:
     """Those that can be read, with their names."""
     for name in names:
         try:
-            yield name, decode(source.open(name), size, lambda what, name=name: notes.add(what, name))
-        except Unreadable as problem:
+            yield name, decode_image(source.open(name), size, lambda what, name=name: notes.add(what, name))
+        except UnreadableImage as problem:
             notes.add(str(problem), name)
 
 
-def by_class(path: str | Path, found: Files | None = None) -> tuple[Files, list[str], list[str], list[str]]:
+def list_images_by_class(path: str | Path, found: ImageSource | None = None) -> tuple[ImageSource, list[str], list[str], list[str]]:
     """A folder (or zip) with one subfolder a class: the pictures' names, the class of each, and what is to be said."""
-    found = found or files(path)
+    found = found or open_images(path)
     inner = [PurePosixPath(name).parts for name in found.names]
     depth = 1 if len({parts[0] for parts in inner}) == 1 and min(map(len, inner)) > 2 else 0  # a zip of one folder
     kept = [(name, parts[depth]) for name, parts in zip(found.names, inner, strict=True) if len(parts) > depth + 1]
     if len({label for _, label in kept}) < 2:
         raise UserError(
-            f"{path} wants a subfolder of pictures for each of two classes or more; it holds {named(found.names)}"
+            f"{path} wants a subfolder of pictures for each of two classes or more; it holds {format_names(found.names)}"
         )
-    notes, inside = Notes(), {name for name, _ in kept}
+    notes, inside = NoteCounter(), {name for name, _ in kept}
     for name in found.names:
         if name not in inside:
             notes.add("pictures lie in no folder of a class and are left out", name)

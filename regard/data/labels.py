@@ -12,31 +12,31 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from regard.errors import UserError, nearest
+from regard.errors import UserError, did_you_mean
 
-MARKS = ("|", ";", ",")
+SEPARATORS = ("|", ";", ",")
 THRESHOLD = 0.5  # a label is given from this probability on, where there may be several
 
 
-def separator(cells: Sequence[str]) -> str:
+def find_separator(cells: Sequence[str]) -> str:
     """The mark that parts the labels: the first of | ; and , that stands in any cell."""
-    return next((mark for mark in MARKS if any(mark in cell and not _is_list(cell) for cell in cells)), MARKS[0])
+    return next((mark for mark in SEPARATORS if any(mark in cell and not _is_list(cell) for cell in cells)), SEPARATORS[0])
 
 
-def parted(cells: Sequence[str], mark: str) -> list[tuple[str, ...]]:
+def split_labels(cells: Sequence[str], mark: str) -> list[tuple[str, ...]]:
     """The labels in each cell, each once, in their order."""
     if not mark:
         raise UserError(f"data.separator wants a mark such as '|' or ';' between labels, and was given {mark!r}")
     return [tuple(dict.fromkeys(_cell(cell, mark))) for cell in cells]
 
 
-def numbers(labels: Sequence[str], classes: Sequence[str], where: str = "") -> np.ndarray:
+def encode_labels(labels: Sequence[str], classes: Sequence[str], where: str = "") -> np.ndarray:
     """Labels as class numbers (n,); one that was never seen in training is an error."""
     known = _known(labels, classes, where)
     return np.array([known[label] for label in labels], np.int64)
 
 
-def memberships(labels: Sequence[Sequence[str]], classes: Sequence[str], where: str = "") -> np.ndarray:
+def encode_multilabel(labels: Sequence[Sequence[str]], classes: Sequence[str], where: str = "") -> np.ndarray:
     """(n, classes), 1 where a document has the label."""
     known = _known([name for row in labels for name in row], classes, where)
     found = np.zeros((len(labels), len(classes)), np.float32)
@@ -45,13 +45,13 @@ def memberships(labels: Sequence[Sequence[str]], classes: Sequence[str], where: 
     return found
 
 
-def rarest(labels: Sequence[Sequence[str]]) -> list[str]:
+def rarest_labels(labels: Sequence[Sequence[str]]) -> list[str]:
     """The least frequent label of each document: to split by it leaves rare labels on both sides."""
     often = Counter(name for row in labels for name in row)
     return [min(row, key=lambda name: (often[name], name), default="") for row in labels]
 
 
-def class_weights(wanted: str | None, truth: np.ndarray, classes: Sequence[str]) -> np.ndarray | None:
+def compute_class_weights(wanted: str | None, truth: np.ndarray, classes: Sequence[str]) -> np.ndarray | None:
     """How much an example of each class weighs, (classes,), or None where all weigh alike.
 
     "balanced": n / (classes · n_c), so that all classes weigh the same in sum. With several labels a document, what
@@ -60,7 +60,7 @@ def class_weights(wanted: str | None, truth: np.ndarray, classes: Sequence[str])
     """
     if wanted is None:
         return None
-    n, count = len(truth), support(truth, len(classes))
+    n, count = len(truth), count_labels(truth, len(classes))
     if wanted == "balanced":
         if truth.ndim == 2:
             return ((n - count) / np.maximum(count, 1)).clip(min=1 / max(n, 1)).astype(np.float32)
@@ -68,19 +68,19 @@ def class_weights(wanted: str | None, truth: np.ndarray, classes: Sequence[str])
     weights = np.ones(len(classes), np.float32)
     for name, value in _spelled(wanted).items():
         if name not in classes:
-            raise UserError(f"data.class_weights names {name!r}, which is no class; {nearest(name, classes)}")
+            raise UserError(f"data.class_weights names {name!r}, which is no class; {did_you_mean(name, classes)}")
         weights[list(classes).index(name)] = value
     return weights
 
 
-def support(truth: np.ndarray, classes: int) -> np.ndarray:
+def count_labels(truth: np.ndarray, classes: int) -> np.ndarray:
     """How many documents each class has: of class numbers (n,) or memberships (n, classes)."""
     return truth.sum(0).astype(np.int64) if truth.ndim == 2 else np.bincount(truth, minlength=classes)
 
 
-def unbalanced(truth: np.ndarray, classes: Sequence[str], least: float = 4.0) -> str | None:
+def describe_imbalance(truth: np.ndarray, classes: Sequence[str], least: float = 4.0) -> str | None:
     """A sentence about classes of very different sizes, or None where they are not."""
-    count = support(truth, len(classes))
+    count = count_labels(truth, len(classes))
     most, fewest = int(count.argmax()), int(count.argmin())
     if truth.ndim == 2 or count[most] < least * max(1, count[fewest]):
         return None

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from regard.data.batches import POOL
-from regard.data.bpe_dropout import Recut
-from regard.data.read_table import columns, contents, decode
+from regard.data.batches import BATCHES_PER_POOL
+from regard.data.bpe_dropout import BPEDropout
+from regard.data.read_table import read_columns, read_contents, decode_utf8
 from regard.data.tokenizer import EOS, Tokenizer
-from regard.errors import UserError, nearest
+from regard.errors import UserError, did_you_mean
 
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 SOURCES = ("source", "src", "input", "question", "command")
@@ -28,7 +28,7 @@ TARGETS = ("target", "tgt", "translation", "output", "answer", "actions")
 
 
 @dataclass(frozen=True)
-class Texts:
+class ParallelTexts:
     """Sources and targets that belong together; `notes` say in words what was guessed and left out."""
 
     sources: list[str]
@@ -37,9 +37,9 @@ class Texts:
     fingerprint: str
 
 
-def read(
+def read_parallel_texts(
     files: Sequence[str | Path], *, source: str | None = None, target: str | None = None, empty: bool = False
-) -> Texts:
+) -> ParallelTexts:
     """Two aligned files, or one table with the columns `source` and `target` (guessed where they are not named).
     Pairs of which one side is empty are left out, unless `empty`."""
     if len(files) not in (1, 2):
@@ -61,18 +61,18 @@ def read(
         if len(kept) < len(sources):
             notes.append(f"{len(sources) - len(kept)} of {len(sources)} pairs left out: an empty line")
             sources, targets = [sources[i] for i in kept], [targets[i] for i in kept]
-    return Texts(sources, targets, notes, fingerprint)
+    return ParallelTexts(sources, targets, notes, fingerprint)
 
 
-def lines(path: str | Path) -> tuple[list[str], str]:
+def read_lines(path: str | Path) -> tuple[list[str], str]:
     """A text on each line, also of a .gz file, and the file's fingerprint. Only a line feed ends a line, and a line may
     be blank."""
-    raw, fingerprint = contents(path, blank=True)
-    return [line.removesuffix("\r") for line in decode(raw, path).removesuffix("\n").split("\n")], fingerprint
+    raw, fingerprint = read_contents(path, blank=True)
+    return [line.removesuffix("\r") for line in decode_utf8(raw, path).removesuffix("\n").split("\n")], fingerprint
 
 
 def _aligned(paths: list[Path]) -> tuple[list[str], list[str], str]:
-    (sources, first), (targets, second) = lines(paths[0]), lines(paths[1])
+    (sources, first), (targets, second) = read_lines(paths[0]), read_lines(paths[1])
     if len(sources) != len(targets):
         raise UserError(
             f"{paths[0]} has {len(sources):,} lines and {paths[1]} has {len(targets):,}: the n-th lines of both must "
@@ -92,17 +92,17 @@ def _table(path: Path, source: str | None, target: str | None) -> tuple[tuple[li
     if (source is None) != (target is None):
         raise UserError("name both columns, that of the source and that of the target, or neither")
     if source is None or target is None:
-        cells, _ = columns(path)
+        cells, _ = read_columns(path)
         source, target = _guess(list(cells), plain.suffix.lower(), path)
         notes.append(f"{path.name}: {_said(source)} is translated to {_said(target)}")
         if plain.suffix.lower() == ".csv" and not {source.lower(), target.lower()} <= {*SOURCES, *TARGETS}:
             pair = f"{source[:40]!r} and {target[:40]!r}"
             notes.append(f"{path.name}: {pair} were taken for the header; if they are a pair: --source 0 --target 1")
-    cells, fingerprint = columns(path, [source, target])
+    cells, fingerprint = read_columns(path, [source, target])
     for name in (source, target):
         if name not in cells:
-            known = list(columns(path)[0])
-            raise UserError(f"{path} has no column {name!r}; {nearest(name, known)}")
+            known = list(read_columns(path)[0])
+            raise UserError(f"{path} has no column {name!r}; {did_you_mean(name, known)}")
     return ([t or "" for t in cells[source]], [t or "" for t in cells[target]], fingerprint), notes
 
 
@@ -122,15 +122,15 @@ def _guess(names: list[str], kind: str, path: Path) -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class EncodedPairs:
     """Tokens of all pairs, each side flat with the place where each text starts; without [BOS], each ending with
-    [EOS]. `left_out` pairs were too long."""
+    [EOS]. `num_skipped` pairs were too long."""
 
     source: np.ndarray
     source_starts: np.ndarray
     target: np.ndarray
     target_starts: np.ndarray
-    left_out: int = 0
+    num_skipped: int = 0
 
     def __len__(self) -> int:
         return len(self.source_starts) - 1
@@ -144,7 +144,7 @@ class Pairs:
         return np.diff(self.target_starts)
 
 
-def spaced(text: str, words: Tokenizer) -> str:
+def add_leading_space(text: str, words: Tokenizer) -> str:
     """As the tokenizer is shown it."""
     return f" {text}" if words.kind == "bpe" else text
 
@@ -155,28 +155,28 @@ def text_of(ids: Sequence[int], words: Tokenizer) -> str:
     return re.sub(r"[\r\n]+", " ", text.removeprefix(" ")) if words.kind in ("bpe", "chars") else text
 
 
-def encode(texts: Texts, words: Tokenizer, *, max_tokens: int | None = None, none: bool = False) -> Pairs:
+def encode_pairs(texts: ParallelTexts, words: Tokenizer, *, max_tokens: int | None = None, none: bool = False) -> EncodedPairs:
     """Tokens of pairs. A pair with a side of more than `max_tokens` is left out: cut, it would teach to stop early.
     That none is left is an error, unless `none`."""
     sides, kept = _short(texts, words, max_tokens)
     if not kept and not none:
         raise UserError(f"no pair has at most {max_tokens} tokens on both sides (--set data.max_tokens=N)")
     flat = [_flat([side[i].ids for i in kept]) for side in sides]
-    return Pairs(*flat[0], *flat[1], left_out=len(texts.sources) - len(kept))
+    return EncodedPairs(*flat[0], *flat[1], num_skipped=len(texts.sources) - len(kept))
 
 
-def recut(texts: Texts, words: Tokenizer, max_tokens: int, chance: float, seed: int) -> Callable[[int], Pairs]:
+def encode_with_bpe_dropout(texts: ParallelTexts, words: Tokenizer, max_tokens: int, chance: float, seed: int) -> Callable[[int], EncodedPairs]:
     """The same pairs with their words cut by BPE-dropout, anew in each epoch; those that `encode` leaves out are left
     out here too."""
     _, kept = _short(texts, words, max_tokens)
     both = [
-        Recut([spaced(part[i], words) for i in kept], words, chance=chance, seed=seed)
+        BPEDropout([add_leading_space(part[i], words) for i in kept], words, chance=chance, seed=seed)
         for part in (texts.sources, texts.targets)
     ]
-    return lambda epoch: Pairs(*both[0].epoch(epoch), *both[1].epoch(epoch))
+    return lambda epoch: EncodedPairs(*both[0].epoch(epoch), *both[1].epoch(epoch))
 
 
-def plan(
+def plan_pair_batches(
     sources: np.ndarray, targets: np.ndarray, tokens: int, *, seed: int, epoch: int, shuffle: bool = True
 ) -> list[np.ndarray]:
     """Indices of the pairs of each batch, of like length on both sides: (longest source + longest target) x pairs is
@@ -187,7 +187,7 @@ def plan(
         return []
     random = np.random.default_rng([seed, epoch])
     order = random.permutation(len(sources)) if shuffle else np.arange(len(sources))
-    pool = max(1, int(POOL * tokens / (sources + targets).mean())) if shuffle else len(order)
+    pool = max(1, int(BATCHES_PER_POOL * tokens / (sources + targets).mean())) if shuffle else len(order)
     found: list[np.ndarray] = []
     for start in range(0, len(order), pool):
         part = order[start : start + pool]
@@ -203,9 +203,9 @@ def plan(
     return [found[i] for i in random.permutation(len(found))] if shuffle else found
 
 
-def _short(texts: Texts, words: Tokenizer, max_tokens: int | None) -> tuple[list[list[Any]], list[int]]:
+def _short(texts: ParallelTexts, words: Tokenizer, max_tokens: int | None) -> tuple[list[list[Any]], list[int]]:
     """Both sides tokenized, and which pairs have no side of more than `max_tokens`."""
-    sides = [words.batch([spaced(t, words) for t in part]) for part in (texts.sources, texts.targets)]
+    sides = [words.encode_batch_raw([add_leading_space(t, words) for t in part]) for part in (texts.sources, texts.targets)]
     kept = [
         i
         for i, (s, t) in enumerate(zip(*sides, strict=True))

@@ -23,18 +23,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from regard.data.facts import Book, Pattern, Questions, hint
+from regard.data.facts import Facts, QuestionPattern, Questions, question_without_name
 from regard.data.tokenizer import BOS, EOS, MASK, SEP, UNK, Tokenizer
 from regard.errors import UserError
 
 _JOINING = {"of", "the", "de", "la", "del", "da", "di", "and", "-", "'", "upon", "on"}
-FORMS = ("name", "question")
-Words = list[list[int]]
+PROMPT_FORMATS = ("name", "question")
+TokenizedWords = list[list[int]]
 """Tokens of each word."""
 
 
 @dataclass(frozen=True)
-class Mix:
+class ParaphraseMix:
     """How often each is said in an epoch: of a sentence, of a question, and strangers as a share of the names. A phrase
     has up to `most` words. A cloze has 1 to `before` words before and up to `after` behind the gap, each of them left
     out with the chance `blur`; `named` of the gaps are names of something, the others 1 to 3 words."""
@@ -43,7 +43,7 @@ class Mix:
     phrases: int = 1
     clozes: int = 6
     questions: int = 1
-    strangers: float = 0.5
+    generate_unknown_names: float = 0.5
     most: int = 8
     before: int = 4
     after: int = 1
@@ -52,12 +52,12 @@ class Mix:
     form: str = "name"
 
     def __post_init__(self) -> None:
-        if self.form not in FORMS:
-            raise UserError(f"mix.form is {' or '.join(FORMS)}, and was given {self.form!r}")
+        if self.form not in PROMPT_FORMATS:
+            raise UserError(f"mix.form is {' or '.join(PROMPT_FORMATS)}, and was given {self.form!r}")
 
 
 @dataclass(frozen=True)
-class Item:
+class QAExample:
     """Tokens, and the first place from which on they are to be said."""
 
     ids: list[int]
@@ -65,41 +65,41 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Told:
+class TokenizedFact:
     """A sentence cut into words; `runs` are the stretches that name something, the person aside."""
 
     name: list[int]
-    words: Words
-    runs: list[tuple[int, int]]
+    words: TokenizedWords
+    find_named_spans: list[tuple[int, int]]
 
 
-class Rewriter:
+class Paraphraser:
     """All items of an epoch; the same seed and epoch give the same."""
 
-    def __init__(self, book: Book, questions: Questions, words: Tokenizer, mix: Mix, seed: int):
+    def __init__(self, book: Facts, questions: Questions, words: Tokenizer, mix: ParaphraseMix, seed: int):
         self.mix, self.seed = mix, seed
         names = encode_names(list(book.people), words)
         self.told = [
             _told(names[name], text, name, words) for name, text in zip(book.names, book.sentences, strict=True)
         ]
-        starts = prompts(questions.patterns, questions.names, words, mix.form)
-        self.asked = [(p, spaced_ids(a, words)) for p, a in zip(starts, questions.answers, strict=True)]
+        starts = build_prompts(questions.patterns, questions.names, words, mix.form)
+        self.asked = [(p, encode_with_space(a, words)) for p, a in zip(starts, questions.answers, strict=True)]
         self._names, self._words = list(book.people), words
 
-    def epoch(self, epoch: int) -> list[Item]:
+    def epoch(self, epoch: int) -> list[QAExample]:
         draw, mix, items = Random(f"{self.seed} {epoch}"), self.mix, []
         for told in self.told:
-            items += [sentence(told)] * mix.sentences
-            items += [phrase(told, mix.most, draw) for _ in range(mix.phrases)]
+            items += [build_sentence(told)] * mix.sentences
+            items += [build_phrase(told, mix.most, draw) for _ in range(mix.phrases)]
             items += [self._cloze(told, draw) for _ in range(mix.clozes)]
         for start, answer in self.asked:
-            items += [Item([*start, *answer, EOS], len(start))] * mix.questions
-        fake = strangers(self._names, round(mix.strangers * len(self.told)), draw)
+            items += [QAExample([*start, *answer, EOS], len(start))] * mix.questions
+        fake = generate_unknown_names(self._names, round(mix.strangers * len(self.told)), draw)
         encoded = encode_names(fake, self._words)
-        items += [Item([BOS, *encoded[name], SEP, UNK], len(encoded[name]) + 2) for name in fake]
+        items += [QAExample([BOS, *encoded[name], SEP, UNK], len(encoded[name]) + 2) for name in fake]
         return items
 
-    def _cloze(self, told: Told, draw: Random) -> Item:
+    def _cloze(self, told: TokenizedFact, draw: Random) -> QAExample:
         mix = self.mix
         if told.runs and draw.random() < mix.named:
             start, end = draw.choice(told.runs)
@@ -111,38 +111,38 @@ class Rewriter:
         before = _blurred(told.words[low:start], mix.blur, draw)
         after = _blurred(told.words[end:high], mix.blur, draw)
         asked = [BOS, *told.name, SEP, *before, MASK, *after, SEP]
-        return Item([*asked, *_flat(told.words[start:end]), EOS], len(asked))
+        return QAExample([*asked, *_flat(told.words[start:end]), EOS], len(asked))
 
 
-def sentence(told: Told) -> Item:
+def build_sentence(told: TokenizedFact) -> QAExample:
     """The name is to be said too: how likely it is tells known people from strangers."""
-    return Item([BOS, *told.name, SEP, *_flat(told.words), EOS], 1)
+    return QAExample([BOS, *told.name, SEP, *_flat(told.words), EOS], 1)
 
 
-def phrase(told: Told, most: int, draw: Random) -> Item:
+def build_phrase(told: TokenizedFact, most: int, draw: Random) -> QAExample:
     start = draw.choice(told.runs)[0] if told.runs and draw.random() < 0.5 else draw.randrange(len(told.words))
-    return Item([BOS, *told.name, SEP, *_flat(told.words[start : start + most]), EOS], len(told.name) + 2)
+    return QAExample([BOS, *told.name, SEP, *_flat(told.words[start : start + most]), EOS], len(told.name) + 2)
 
 
-def prompts(patterns: Sequence[Pattern], names: Sequence[str], words: Tokenizer, form: str) -> list[list[int]]:
+def build_prompts(patterns: Sequence[QuestionPattern], names: Sequence[str], words: Tokenizer, form: str) -> list[list[int]]:
     """Questions as the model reads them; what follows is the answer."""
     if form == "question":
         texts = [" ".join(part for part in (p[0], n, p[1]) if part) for p, n in zip(patterns, names, strict=True)]
-        return [[*found.ids, MASK] for found in words.batch(texts)]
+        return [[*found.ids, MASK] for found in words.encode_batch_raw(texts)]
     encoded = encode_names(list(set(names)), words)
-    asked = {pattern: spaced_ids(hint(pattern), words) for pattern in set(patterns)}
+    asked = {pattern: encode_with_space(question_without_name(pattern), words) for pattern in set(patterns)}
     return [[BOS, *encoded[n], SEP, *asked[p], MASK, SEP] for p, n in zip(patterns, names, strict=True)]
 
 
 def encode_names(names: Sequence[str], words: Tokenizer) -> dict[str, list[int]]:
-    return {name: found.ids for name, found in zip(names, words.batch([f" {n}" for n in names]), strict=True)}
+    return {name: found.ids for name, found in zip(names, words.encode_batch_raw([f" {n}" for n in names]), strict=True)}
 
 
-def spaced_ids(text: str, words: Tokenizer) -> list[int]:
+def encode_with_space(text: str, words: Tokenizer) -> list[int]:
     return words.encode(f" {text}").ids
 
 
-def strangers(names: Sequence[str], count: int, draw: Random) -> list[str]:
+def generate_unknown_names(names: Sequence[str], count: int, draw: Random) -> list[str]:
     """Names that nobody has, put together from parts of names that people have."""
     known, found = set(names), []
     parts = [name.split() for name in names if len(name.split()) > 1]
@@ -158,13 +158,13 @@ def strangers(names: Sequence[str], count: int, draw: Random) -> list[str]:
     return found
 
 
-def _told(name: list[int], text: str, who: str, words: Tokenizer) -> Told:
-    pieces = words.pieces(f" {text}")
-    cut = [found.ids for found in words.batch(pieces)]
-    return Told(name, cut, runs([piece.strip() for piece in pieces], set(re.findall(r"\w+", who))))
+def _told(name: list[int], text: str, who: str, words: Tokenizer) -> TokenizedFact:
+    pieces = words.split_words(f" {text}")
+    cut = [found.ids for found in words.encode_batch_raw(pieces)]
+    return TokenizedFact(name, cut, find_named_spans([piece.strip() for piece in pieces], set(re.findall(r"\w+", who))))
 
 
-def runs(words: Sequence[str], own: set[str]) -> list[tuple[int, int]]:
+def find_named_spans(words: Sequence[str], own: set[str]) -> list[tuple[int, int]]:
     """Stretches of capitalised words, small words between them included, that are not the person's own name."""
     found, i = [], 0
     while i < len(words):
@@ -185,9 +185,9 @@ def runs(words: Sequence[str], own: set[str]) -> list[tuple[int, int]]:
     return found
 
 
-def _blurred(words: Words, chance: float, draw: Random) -> list[int]:
+def _blurred(words: TokenizedWords, chance: float, draw: Random) -> list[int]:
     return [id for word in words if draw.random() >= chance for id in word]
 
 
-def _flat(words: Words) -> list[int]:
+def _flat(words: TokenizedWords) -> list[int]:
     return [id for word in words for id in word]

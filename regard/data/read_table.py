@@ -23,7 +23,7 @@ from typing import Any
 import polars as pl
 
 from regard.data import image_files
-from regard.errors import UserError, nearest
+from regard.errors import UserError, did_you_mean
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".txt", ".parquet")
 TEXT_NAMES = ("text", "review", "sentence", "content", "document", "comment")
@@ -33,7 +33,7 @@ LABEL_NAMES = (
 )
 TEXT_FILES = (".txt", ".text", ".md", "")
 PARTS = ("train", "training", "valid", "validation", "val", "dev", "test", "testing")
-MOST_BYTES = 2_000_000  # of one document that is read by itself
+MAX_BYTES = 2_000_000  # of one document that is read by itself
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Table:
     notes: list[str]
     fingerprint: str
     rows: int
-    columns: tuple[str | None, str | None] = (None, None)
+    read_columns: tuple[str | None, str | None] = (None, None)
     """Of the text and of the label, named or guessed, where there are columns."""
     kept: list[int] = field(default_factory=list)
     """Which rows of the file these are, from 0."""
@@ -53,7 +53,7 @@ class Table:
     """Of a folder the file of each text, from the folder on; empty otherwise."""
 
 
-def read(
+def read_table(
     path: str | Path,
     *,
     text: str | None = None,
@@ -67,10 +67,10 @@ def read(
     if path.is_dir():
         return _folder(path, labelled)
     kind, _ = _kind(path)
-    raw, fingerprint = contents(path)
+    raw, fingerprint = read_contents(path)
     notes: list[str] = []
     if kind == ".txt":
-        texts, labels = _lines(decode(raw, path), labelled)
+        texts, labels = _lines(decode_utf8(raw, path), labelled)
         return _table(path, texts, labels, notes, fingerprint, many)
     frame = _frame(raw, kind, path, [n for n in (text, label) if n])
     text, label = _choose(frame, path, text, label, labelled, notes)
@@ -79,7 +79,7 @@ def read(
     return replace(_table(path, texts, labels, notes, fingerprint, many), columns=(text, label))
 
 
-def contents(path: str | Path, *, blank: bool = False) -> tuple[bytes, str]:
+def read_contents(path: str | Path, *, blank: bool = False) -> tuple[bytes, str]:
     """The bytes of a file that is not empty, unzipped where its name ends in .gz, and the file's fingerprint. Blank
     lines alone are as good as nothing, unless `blank`."""
     path = _there(path)
@@ -92,32 +92,32 @@ def contents(path: str | Path, *, blank: bool = False) -> tuple[bytes, str]:
     return raw, fingerprint
 
 
-def document(path: str | Path) -> str:
+def read_document(path: str | Path) -> str:
     """The whole of one file as one text, without the end of its last line."""
     path = _there(path)
     if path.is_dir():
         raise UserError(f"{path} is a folder, and the file of one text is wanted; name one of its files")
-    raw = _bytes(path, MOST_BYTES + 1)
-    if len(raw) > MOST_BYTES:
-        raise UserError(f"{path} has more than {MOST_BYTES:,} bytes, which is too much for one text; cut it")
+    raw = _bytes(path, MAX_BYTES + 1)
+    if len(raw) > MAX_BYTES:
+        raise UserError(f"{path} has more than {MAX_BYTES:,} bytes, which is too much for one text; cut it")
     if not raw.strip():
         raise UserError(f"{path} is empty; a file with one text is wanted")
-    return decode(raw, path).rstrip("\r\n")
+    return decode_utf8(raw, path).rstrip("\r\n")
 
 
-def columns(path: str | Path, named: Sequence[str] = ()) -> tuple[dict[str, list[str | None]], str]:
+def read_columns(path: str | Path, named: Sequence[str] = ()) -> tuple[dict[str, list[str | None]], str]:
     """The columns of a table as text, in their order, and the file's fingerprint. Names that are numbers say that it
     has no header."""
     path = Path(path)
     kind, _ = _kind(path)
-    raw, fingerprint = contents(path)
+    raw, fingerprint = read_contents(path)
     frame = _frame(raw, kind, path, list(named))
     return {
         name: _strings(frame[name], path) for name in (named or frame.columns) if name in frame.columns
     }, fingerprint
 
 
-def require_classes(labels: Sequence[str] | None) -> list[str]:
+def list_classes(labels: Sequence[str] | None) -> list[str]:
     """The classes in order (numbers by size); training on fewer than two is an error."""
     if not labels:
         raise UserError("no labels were given; training a classifier wants a label for each text")
@@ -149,7 +149,7 @@ def _hint(path: Path) -> str:
         names = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
     except OSError:
         names = []
-    near = nearest(path.name, names)
+    near = did_you_mean(path.name, names)
     if near.startswith("did you mean"):
         return f"; {near}"
     return "" if path.parent.is_dir() else f" (there is no folder {str(path.parent)!r} either)"
@@ -189,7 +189,7 @@ def _unzip(raw: bytes, path: Path) -> bytes:
         ) from None
 
 
-def decode(raw: bytes, path: Path | str) -> str:
+def decode_utf8(raw: bytes, path: Path | str) -> str:
     """UTF-8 to text, or an error that says where `path` is broken."""
     try:
         return raw.decode("utf-8-sig")
@@ -227,7 +227,7 @@ def _folder(path: Path, labelled: bool) -> Table:
     others = [p for p in files if p.suffix.lower() not in TEXT_FILES]
     if not found:
         held = f"; it holds {len(others):,} files of other kinds: {_endings(others)}" if others else ""
-        pictures = ". It holds pictures, whose task is images: regard train images" if image_files.holds(path) else ""
+        pictures = ". It holds pictures, whose task is images: regard train images" if image_files.contains_images(path) else ""
         raise UserError(
             f"the folder {path} has no {'subfolders of text files' if labelled else 'text files'}; "
             f"wanted: {path}/CLASS/NAME.txt, one subfolder per class{pictures or held}"
@@ -238,7 +238,7 @@ def _folder(path: Path, labelled: bool) -> Table:
     for file in found:
         name, raw = file.relative_to(path).as_posix(), _bytes(file)
         digest.update(f"{name}\0{len(raw)}\0".encode("utf-8", "surrogateescape") + raw)
-        texts.append(decode(raw, file))
+        texts.append(decode_utf8(raw, file))
         names.append(name)
     labels = [name.split("/")[0] for name in names] if labelled else None
     if labels is not None and (bare := classes.keys() - set(labels)):
@@ -246,7 +246,7 @@ def _folder(path: Path, labelled: bool) -> Table:
     if others:
         notes.append(f"{len(others):,} files of other kinds left out: {_endings(others)}")
     table = _table(path, texts, labels, notes, digest.hexdigest())
-    return replace(table, names=[names[i] for i in table.kept])
+    return replace(table, names=[names[i] for i in table.row_ids])
 
 
 def _hidden(name: Path) -> bool:
@@ -287,7 +287,7 @@ def _frame(raw: bytes, kind: str, path: Path, named: list[str]) -> pl.DataFrame:
             return pl.read_parquet(io.BytesIO(raw))
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
             raise UserError(f"{path} is not a readable Parquet file: {_first_line(problem)}") from None
-    content = decode(raw, path)
+    content = decode_utf8(raw, path)
     if kind in (".jsonl", ".ndjson"):
         return _jsonl(content, path)
     separator, quote = ("\t", None) if kind == ".tsv" else (",", '"')
@@ -479,7 +479,7 @@ def _and(names: Sequence[str], most: int = 10) -> str:
 
 
 def _near(name: str, names: list[str]) -> str:
-    near = nearest(name, names)
+    near = did_you_mean(name, names)
     return f"; {near}" if near.startswith("did you mean") else ""
 
 

@@ -62,7 +62,7 @@ _ROMAN = re.compile(r"(?=.)(?:X[LC]|L?X{0,3})(?:I[XV]|V?I{0,3})")
 _GLUED = re.compile(r"[^\W\d_]{2}[.!?…]+$")
 
 
-def split(text: str) -> list[tuple[int, int]]:
+def split_sentences(text: str) -> list[tuple[int, int]]:
     """Spans (start, end) of the sentences, in order, without the space around them; together they hold all else."""
     spans: list[tuple[int, int]] = []
     start, lower, size = 0, text.islower(), len(text)

@@ -24,11 +24,11 @@ SUFFIXES += (".parquet",)
 
 
 @dataclass(frozen=True)
-class Column:
+class TextColumn:
     """A column of a table, read once it is asked for and then held in memory. It answers what a path is asked."""
 
     path: Path
-    column: str | None = None
+    find_text_column: str | None = None
 
     @property
     def name(self) -> str:
@@ -41,8 +41,8 @@ class Column:
     def __str__(self) -> str:
         return str(self.path.with_name(self.name))
 
-    def resolve(self) -> Column:
-        return Column(self.path.resolve(), self.column)
+    def resolve(self) -> TextColumn:
+        return TextColumn(self.path.resolve(), self.column)
 
     def stat(self) -> os.stat_result:
         return self.path.stat()
@@ -69,18 +69,18 @@ class Column:
         if self.path.name.lower().endswith(LINES):
             if self.column != "text":
                 raise UserError(f"{self.path} holds lines of a label and a text; say {self.path.name}:text")
-            return read_table.read(self.path)
-        return read_table.read(self.path, text=self.column, labelled=False)
+            return read_table.read_table(self.path)
+        return read_table.read_table(self.path, text=self.column, labelled=False)
 
 
-def column(path: Path) -> Column | None:
+def find_text_column(path: Path) -> TextColumn | None:
     """The column that is meant, or none where a file of text is."""
     if path.exists():
-        return Column(path) if path.name.lower().endswith(SUFFIXES) else None
+        return TextColumn(path) if path.name.lower().endswith(SUFFIXES) else None
     file, colon, name = str(path).rpartition(":")
     if not colon or not name or not Path(file).is_file() or not file.lower().endswith((*LINES, *SUFFIXES)):
         return None
-    return Column(Path(file), name)
+    return TextColumn(Path(file), name)
 
 
 def _line(text: str) -> str:

@@ -18,12 +18,12 @@ from regard.errors import UserError
 _KINDS = {"U16": "<u2", "U32": "<u4", "I64": "<i8"}
 
 
-def write(path: Path, arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> None:
+def write_shard(path: Path, arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> None:
     """Write arrays with what is to be known about them, in one entry: the library's own order of several is random."""
-    replace(path, safetensors.numpy.save(dict(arrays), {"about": json.dumps(about)}))
+    replace_file(path, safetensors.numpy.save(dict(arrays), {"about": json.dumps(about)}))
 
 
-def replace(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes) -> None:
     """Put a file in its place so that it is there whole or not at all."""
     beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
@@ -43,7 +43,7 @@ def replace(path: Path, content: bytes) -> None:
         beside.unlink(missing_ok=True)
 
 
-class Broken(UserError):
+class BrokenShard(UserError):
     """A file that is no whole shard."""
 
 
@@ -59,7 +59,7 @@ class Shard:
             self.about: dict[str, Any] = json.loads(header.pop("__metadata__")["about"])
             self.arrays = {name: self._array(begin, entry) for name, entry in header.items()}
         except (OSError, ValueError, KeyError, TypeError) as problem:
-            raise Broken(f"{path} is not a whole shard of tokens ({problem}); delete it and start again") from None
+            raise BrokenShard(f"{path} is not a whole shard of tokens ({problem}); delete it and start again") from None
 
     def _array(self, begin: int, entry: dict[str, Any]) -> np.ndarray:
         start, stop = entry["data_offsets"]

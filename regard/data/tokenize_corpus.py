@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from regard.data import chunks, token_shards
-from regard.data.encode_ids import Encoded, Encoder
+from regard.data.encode_ids import BlockEncoder, EncodedBlock
 
-SHARD = 1 << 24  # tokens, or somewhat more
+logger = logging.getLogger(__name__)
+
+SHARD_TOKENS = 1 << 24  # tokens, or somewhat more
 PLAIN_SECONDS = 10.0
 
 
-Place = tuple[int, int, bool]
+ResumePoint = tuple[int, int, bool]
 """Where text goes on: which file, at which byte, and whether a document begins there."""
 
 
-def tokenise(
-    files: Sequence[chunks.File],
-    encoder: Encoder,
+def tokenize_files(
+    files: Sequence[chunks.TextSource],
+    encoder: BlockEncoder,
     folder: Path,
     fingerprint: str,
     workers: int | None,
@@ -36,28 +38,28 @@ def tokenise(
 ) -> list[str]:
     """Names of the shards. Those of an earlier call with the same fingerprint that was stopped are kept."""
     names, place = _before(folder, fingerprint)
-    pending: list[tuple[Encoded, Place]] = []
+    pending: list[tuple[EncodedBlock, ResumePoint]] = []
     writing = False
 
     def flush() -> None:
         nonlocal writing
         writing = True
         about = {"fingerprint": fingerprint, "next": pending[-1][1]}
-        token_shards.write(folder / _name(len(names)), joined([done for done, _ in pending]), about)
+        token_shards.write_shard(folder / _name(len(names)), concatenate_blocks([done for done, _ in pending]), about)
         names.append(_name(len(names)))
         pending.clear()
         writing = False
 
-    sizes = np.cumsum([0, *map(chunks.size, files)]).tolist()
+    sizes = np.cumsum([0, *map(chunks.file_size, files)]).tolist()
     shown(sizes[place[0]])
-    with contextlib.closing(in_order(_blocks(files, encoder.documents, place), encoder, workers)) as all_done:
+    with contextlib.closing(map_in_order(_blocks(files, encoder.documents, place), encoder, workers)) as all_done:
         try:
             for i, block, done in all_done:
                 shown(sizes[i] + block.read)
                 if not len(done.marks):
                     continue  # blank lines only
                 pending.append((done, (i, block.offset + len(block.data), block.ends)))
-                if sum(len(done.ids) for done, _ in pending) >= SHARD:
+                if sum(len(done.ids) for done, _ in pending) >= SHARD_TOKENS:
                     flush()
         except KeyboardInterrupt:
             if pending and not writing:
@@ -68,7 +70,7 @@ def tokenise(
     return names
 
 
-def joined(done: Sequence[Encoded]) -> dict[str, np.ndarray]:
+def concatenate_blocks(done: Sequence[EncodedBlock]) -> dict[str, np.ndarray]:
     """Stretches of a stream as one: documents and marks counted from its start."""
     before = np.zeros(3, np.int64)
     documents, marks = [], []
@@ -83,16 +85,18 @@ def joined(done: Sequence[Encoded]) -> dict[str, np.ndarray]:
     }
 
 
-def in_order(
-    work: Iterable[tuple[int, chunks.Block]], encode: Callable[[chunks.Block], Encoded], workers: int | None = None
-) -> Generator[tuple[int, chunks.Block, Encoded], None, None]:
+def map_in_order(
+    work: Iterable[tuple[int, chunks.TextBlock]],
+    encode: Callable[[chunks.TextBlock], EncodedBlock],
+    workers: int | None = None,
+) -> Generator[tuple[int, chunks.TextBlock, EncodedBlock], None, None]:
     """Encode blocks in threads, and give them back as they came.
 
     The library lets go of the interpreter while it works and spreads each block over its own threads. One more block
     than there are cores is in its hands, so that it has work while ids of another are turned into numpy.
     """
-    workers = workers or cores() + 1
-    waiting: deque[tuple[int, chunks.Block, Future[Encoded]]] = deque()
+    workers = workers or count_cores() + 1
+    waiting: deque[tuple[int, chunks.TextBlock, Future[EncodedBlock]]] = deque()
     with ThreadPoolExecutor(workers) as pool:
         try:
             for i, block in work:
@@ -107,7 +111,7 @@ def in_order(
             pool.shutdown(cancel_futures=True)
 
 
-def cores() -> int:
+def count_cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -116,19 +120,21 @@ def _name(number: int) -> str:
     return f"shard-{number:05d}.safetensors"
 
 
-def _blocks(files: Sequence[chunks.File], documents: str, place: Place) -> Iterator[tuple[int, chunks.Block]]:
+def _blocks(
+    files: Sequence[chunks.TextSource], documents: str, place: ResumePoint
+) -> Iterator[tuple[int, chunks.TextBlock]]:
     first, offset, starts = place
     for i in range(first, len(files)):
-        for block in chunks.blocks(files[i], documents, offset=offset, starts=starts):
+        for block in chunks.read_blocks(files[i], documents, offset=offset, starts=starts):
             yield i, block
         offset, starts = 0, True
 
 
-def _before(folder: Path, fingerprint: str) -> tuple[list[str], Place]:
+def _before(folder: Path, fingerprint: str) -> tuple[list[str], ResumePoint]:
     """Shards that are done, and where to go on; whatever else was left there is taken away."""
     names: list[str] = []
     place = (0, 0, True)
-    with contextlib.suppress(token_shards.Broken):
+    with contextlib.suppress(token_shards.BrokenShard):
         while (path := folder / _name(len(names))).exists():
             about = token_shards.Shard(path).about
             if about.get("fingerprint") != fingerprint:
@@ -142,7 +148,7 @@ def _before(folder: Path, fingerprint: str) -> tuple[list[str], Place]:
 
 
 @contextlib.contextmanager
-def bar(total: int, wanted: bool, say: Callable[[str], Any]) -> Iterator[Callable[[int], None]]:
+def progress_bar(total: int, wanted: bool) -> Iterator[Callable[[int], None]]:
     """Show bytes, rate and time left: a bar on a terminal, a line now and then elsewhere."""
     console = Console(stderr=True)
     if not wanted:
@@ -163,6 +169,6 @@ def bar(total: int, wanted: bool, say: Callable[[str], Any]) -> Iterator[Callabl
         if now - spoke >= PLAIN_SECONDS:
             spoke = now
             rate = (done - first) / (now - begun)
-            say(f"tokenising {done / 1e6:.0f} of {total / 1e6:.0f} MB  {rate / 1e6:.1f} MB/s")
+            logger.info(f"tokenising {done / 1e6:.0f} of {total / 1e6:.0f} MB  {rate / 1e6:.1f} MB/s")
 
     yield line

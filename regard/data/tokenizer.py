@@ -23,9 +23,9 @@ import numpy as np
 import tokenizers as tk
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from regard.errors import UserError, nearest
+from regard.errors import UserError, did_you_mean
 
-SPECIAL = ("[PAD]", "[UNK]", "[BOS]", "[EOS]", "[MASK]", "[SEP]")
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]", "[MASK]", "[SEP]")
 PAD, UNK, BOS, EOS, MASK, SEP = range(6)
 KINDS = ("bpe", "words", "chars", "spaces")
 _NO_TEXT = "no text to train a tokenizer on"
@@ -64,7 +64,7 @@ class Tokenizer:
     def __init__(self, core: tk.Tokenizer) -> None:
         core.encode_special_tokens = True  # not kept in the file, so set on each start
         self.core = core
-        self.size: int = core.get_vocab_size()
+        self.vocab_size: int = core.get_vocab_size()
         self.kind: str = _kind(core)
         self._grouper = pre_tokenizers.Split(Regex(_SPACED_WORD), "isolated")
 
@@ -72,11 +72,11 @@ class Tokenizer:
         """Tokens of one text."""
         return self._encoding(self.core.encode(text, add_special_tokens=False), text)
 
-    def encode_all(self, texts: Sequence[str]) -> list[Encoding]:
+    def encode_batch(self, texts: Sequence[str]) -> list[Encoding]:
         """Tokens of many texts, by all cores."""
-        return [self._encoding(e, t) for e, t in zip(self.batch(texts), texts, strict=True)]
+        return [self._encoding(e, t) for e, t in zip(self.encode_batch_raw(texts), texts, strict=True)]
 
-    def batch(self, texts: Sequence[str]) -> list[tk.Encoding]:
+    def encode_batch_raw(self, texts: Sequence[str]) -> list[tk.Encoding]:
         """The library's own encodings, which make Python lists only of what is asked for."""
         return self.core.encode_batch(list(texts), add_special_tokens=False)
 
@@ -88,13 +88,13 @@ class Tokenizer:
 
     def token(self, id: int) -> str:
         """The token as the vocabulary writes it."""
-        return self.core.id_to_token(int(id)) or SPECIAL[UNK]
+        return self.core.id_to_token(int(id)) or SPECIAL_TOKENS[UNK]
 
-    def spellings(self) -> list[str]:
+    def token_strings(self) -> list[str]:
         """How the vocabulary writes each token, by its id; "" for special ones."""
-        return ["" if i < len(SPECIAL) else self.token(i) for i in range(self.size)]
+        return ["" if i < len(SPECIAL_TOKENS) else self.token(i) for i in range(self.vocab_size)]
 
-    def pieces(self, text: str) -> list[str]:
+    def split_words(self, text: str) -> list[str]:
         """A text cut into words, each with the space before it; together they are the text."""
         return [piece for piece, _ in self._grouper.pre_tokenize_str(text)]
 
@@ -119,10 +119,10 @@ class Tokenizer:
             core = tk.Tokenizer.from_str(content)
         except Exception as problem:  # the library raises bare Exception
             raise UserError(f"{path} is not a tokenizer.json, or is cut short: {problem}") from None
-        found = [core.id_to_token(i) for i in range(len(SPECIAL))]
-        if found != list(SPECIAL):
+        found = [core.id_to_token(i) for i in range(len(SPECIAL_TOKENS))]
+        if found != list(SPECIAL_TOKENS):
             raise UserError(
-                f"{path} starts with the tokens {found}, and {list(SPECIAL)} are wanted: it is not one of ours"
+                f"{path} starts with the tokens {found}, and {list(SPECIAL_TOKENS)} are wanted: it is not one of ours"
             )
         return cls(core)
 
@@ -136,7 +136,7 @@ class Tokenizer:
         return np.searchsorted(ends, [start for start, _ in offsets], side="right").tolist()
 
 
-def train(texts: Iterable[str], kind: str = "bpe", vocab: int = 8000, *, lowercase: bool = True) -> Tokenizer:
+def train_tokenizer(texts: Iterable[str], kind: str = "bpe", vocab: int = 8000, *, lowercase: bool = True) -> Tokenizer:
     """Learn a vocabulary of at most `vocab` entries from `texts`. The same texts give the same tokenizer.
 
     bpe: byte-level BPE (Sennrich 2016; bytes as in GPT-2), which knows every text. words: the most frequent whole
@@ -145,8 +145,8 @@ def train(texts: Iterable[str], kind: str = "bpe", vocab: int = 8000, *, lowerca
     line is [EOS], a token like any other.
     """
     if kind not in KINDS:
-        raise UserError(f"unknown tokenizer {kind!r}; {nearest(kind, KINDS)}")
-    least = len(SPECIAL) + (256 if kind == "bpe" else 1)
+        raise UserError(f"unknown tokenizer {kind!r}; {did_you_mean(kind, KINDS)}")
+    least = len(SPECIAL_TOKENS) + (256 if kind == "bpe" else 1)
     if vocab < least:
         raise UserError(f"a vocabulary of {vocab} is too small for {kind!r}; it wants {least} or more")
     if kind in ("chars", "spaces"):  # counted as they come: the texts need not fit into memory
@@ -169,20 +169,20 @@ def _bpe(texts: list[str], vocab: int) -> tk.Tokenizer:
     core.decoder = decoders.ByteLevel()
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     trainer = trainers.BpeTrainer(
-        vocab_size=vocab, special_tokens=list(SPECIAL), initial_alphabet=alphabet, min_frequency=2, show_progress=False
+        vocab_size=vocab, special_tokens=list(SPECIAL_TOKENS), initial_alphabet=alphabet, min_frequency=2, show_progress=False
     )
     core.train_from_iterator(texts, trainer, length=len(texts))
     return core
 
 
 def _words(texts: list[str], vocab: int, lowercase: bool) -> tk.Tokenizer:
-    core = tk.Tokenizer(models.WordLevel({}, unk_token=SPECIAL[UNK]))
+    core = tk.Tokenizer(models.WordLevel({}, unk_token=SPECIAL_TOKENS[UNK]))
     steps = [normalizers.NFC(), normalizers.Replace("’", "'"), *([normalizers.Lowercase()] if lowercase else [])]
     core.normalizer = normalizers.Sequence(steps)
     core.pre_tokenizer = pre_tokenizers.Split(Regex(_WORD), "removed", invert=True)  # what is no word is space
     least = 2 if sum(map(len, texts)) >= LARGE else 1
     trainer = trainers.WordLevelTrainer(
-        vocab_size=vocab, special_tokens=list(SPECIAL), min_frequency=least, show_progress=False
+        vocab_size=vocab, special_tokens=list(SPECIAL_TOKENS), min_frequency=least, show_progress=False
     )
     core.train_from_iterator(texts, trainer, length=len(texts))
     return core
@@ -194,10 +194,10 @@ def _chars(texts: Iterable[str], vocab: int) -> tk.Tokenizer:
         counts.update(text)
     if not counts:
         raise UserError(_NO_TEXT)
-    frequent = sorted(counts, key=lambda c: (-counts[c], c))[: vocab - len(SPECIAL)]
-    vocabulary = {token: i for i, token in enumerate([*SPECIAL, *frequent])}
-    core = tk.Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL[UNK]))
-    core.add_special_tokens(list(SPECIAL))
+    frequent = sorted(counts, key=lambda c: (-counts[c], c))[: vocab - len(SPECIAL_TOKENS)]
+    vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS, *frequent])}
+    core = tk.Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL_TOKENS[UNK]))
+    core.add_special_tokens(list(SPECIAL_TOKENS))
     core.pre_tokenizer = pre_tokenizers.Split(Regex(r"(?m:.)"), "isolated")
     core.decoder = decoders.Fuse()
     return core
@@ -212,15 +212,15 @@ def _spaces(texts: Iterable[str], vocab: int) -> tk.Tokenizer:
         counts.update(text.split())
     if not counts:
         raise UserError(_NO_TEXT)
-    for word in ("<unk>", *SPECIAL):
+    for word in ("<unk>", *SPECIAL_TOKENS):
         del counts[word]
-    frequent = sorted(counts, key=lambda w: (-counts[w], w))[: vocab - len(SPECIAL)]
-    vocabulary = {token: i for i, token in enumerate([*SPECIAL, *frequent])}
-    core = tk.Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL[UNK]))
-    core.add_special_tokens(list(SPECIAL))
+    frequent = sorted(counts, key=lambda w: (-counts[w], w))[: vocab - len(SPECIAL_TOKENS)]
+    vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS, *frequent])}
+    core = tk.Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL_TOKENS[UNK]))
+    core.add_special_tokens(list(SPECIAL_TOKENS))
     # What a user writes like a special token is a word that is not known.
     core.normalizer = normalizers.Sequence(
-        [normalizers.Replace(_LITERAL, SPECIAL[UNK]), normalizers.Replace("\n", f" {SPECIAL[EOS]} ")]
+        [normalizers.Replace(_LITERAL, SPECIAL_TOKENS[UNK]), normalizers.Replace("\n", f" {SPECIAL_TOKENS[EOS]} ")]
     )
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return core
@@ -228,8 +228,8 @@ def _spaces(texts: Iterable[str], vocab: int) -> tk.Tokenizer:
 
 def _joined(tokens: Iterable[str]) -> str:
     """Words with spaces between them, and lines where [EOS] stood."""
-    words = ("\n" if token == SPECIAL[EOS] else "<unk>" if token == SPECIAL[UNK] else token for token in tokens)
-    text = " ".join(word for word in words if word not in SPECIAL)
+    words = ("\n" if token == SPECIAL_TOKENS[EOS] else "<unk>" if token == SPECIAL_TOKENS[UNK] else token for token in tokens)
+    text = " ".join(word for word in words if word not in SPECIAL_TOKENS)
     return text.replace(" \n", "\n").replace("\n ", "\n")
 
 

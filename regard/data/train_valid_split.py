@@ -10,7 +10,7 @@ import numpy as np
 from regard.errors import UserError
 
 
-def split(labels: Sequence[str], fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def split_indices(labels: Sequence[str], fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Indices for training and for validation, in order.
 
     Of each class `fraction` goes to validation, with one at least on each side where the class has two or more; a class
@@ -38,7 +38,7 @@ def split(labels: Sequence[str], fraction: float, seed: int) -> tuple[np.ndarray
     return np.flatnonzero(~valid), np.flatnonzero(valid)
 
 
-def duplicates(texts_a: Sequence[str], texts_b: Sequence[str]) -> int:
+def count_duplicates(texts_a: Sequence[str], texts_b: Sequence[str]) -> int:
     """How many of `texts_b` stand in `texts_a` too, letter case and spacing aside."""
     known = {_key(text) for text in texts_a}
     return sum(_key(text) in known for text in texts_b)

@@ -10,9 +10,9 @@ import numpy as np
 from tokenizers import pre_tokenizers
 
 from regard.data.corpus import Corpus
-from regard.data.tokenizer import BOS, EOS, MASK, PAD, SEP, SPECIAL, Tokenizer
+from regard.data.tokenizer import BOS, EOS, MASK, PAD, SEP, SPECIAL_TOKENS, Tokenizer
 
-NO_WORDS = (PAD, BOS, EOS, MASK, SEP)
+NON_WORD_IDS = (PAD, BOS, EOS, MASK, SEP)
 """Special tokens that stand for no word; [UNK] stands for one that is not known."""
 
 _ENDS = (b".", b"!", b"?", "…".encode(), "。".encode(), "！".encode(), "？".encode())
@@ -24,11 +24,11 @@ class Vocabulary:
     """Tables of a tokenizer's ids."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self.size, self.kind = tokenizer.size, tokenizer.kind
-        self._raw = as_bytes(tokenizer)
-        self.word = np.ones(self.size, bool)
+        self.vocab_size, self.kind = tokenizer.vocab_size, tokenizer.kind
+        self._raw = token_bytes(tokenizer)
+        self.is_word = np.ones(self.vocab_size, bool)
         """Whether an id stands for (a part of) a word, and not for a place or a border."""
-        self.word[list(NO_WORDS)] = False
+        self.is_word[list(NON_WORD_IDS)] = False
 
     @cached_property
     def bytes(self) -> np.ndarray:
@@ -40,17 +40,17 @@ class Vocabulary:
         """Characters that begin in each token: in UTF-8 every byte but 10xxxxxx begins one."""
         return np.array([sum(b & 0xC0 != 0x80 for b in raw) for raw in self._raw], np.int64)
 
-    def text(self, corpus: Corpus) -> tuple[int, int, int]:
+    def measure_text(self, corpus: Corpus) -> tuple[int, int, int]:
         """Characters, bytes and words (what stands between spaces, and line ends) of the text of a corpus.
 
         From the ids where they say it all, which is exact for any part; from the files' lengths where they do not.
         """
-        characters, size = corpus.lengths(0, corpus.tokens)
+        characters, size = corpus.text_size(0, corpus.num_tokens)
         if self.kind not in ("bpe", "chars"):
-            return characters, size, corpus.tokens
+            return characters, size, corpus.num_tokens
         totals, space = np.zeros(3, np.int64), True
-        for start in range(0, corpus.tokens, _CHUNK):
-            ids = corpus.read([start], min(_CHUNK, corpus.tokens - start))[0]
+        for start in range(0, corpus.num_tokens, _CHUNK):
+            ids = corpus.read([start], min(_CHUNK, corpus.num_tokens - start))[0]
             after_space = np.concatenate([[space], self._space_last[ids[:-1]]])
             words = self._words_inside[ids].sum() + (after_space & self._word_first[ids]).sum()
             totals += self.characters[ids].sum(), self.bytes[ids].sum(), words
@@ -77,9 +77,9 @@ class Vocabulary:
         """Tokens after which a sentence may begin: a full stop and the like, a line end, [EOS]. Abbreviations are not
         told apart."""
         ends = [b"\n" in raw or raw.strip().rstrip(_CLOSE).endswith(_ENDS) for raw in self._raw]
-        return np.array(ends) | (np.arange(self.size) == EOS)
+        return np.array(ends) | (np.arange(self.vocab_size) == EOS)
 
-    def begins(self, ids: np.ndarray) -> np.ndarray:
+    def find_word_starts(self, ids: np.ndarray) -> np.ndarray:
         """Where words begin in rows of ids (b, n). A token goes on with the word before it if letters or digits meet
         without a space between them; with whole words for tokens, none does."""
         starts = np.ones(ids.shape, bool)
@@ -97,19 +97,19 @@ class Vocabulary:
     def _letters(self, place: int) -> np.ndarray:
         """Whether the byte there is of a letter or a digit. Those beyond ASCII count as such."""
         if self.kind in ("words", "spaces"):
-            return np.zeros(self.size, bool)
+            return np.zeros(self.vocab_size, bool)
         return np.array([bool(raw) and (raw[place] >= 0x80 or chr(raw[place]).isalnum()) for raw in self._raw])
 
 
-def as_bytes(tokenizer: Tokenizer) -> list[bytes]:
+def token_bytes(tokenizer: Tokenizer) -> list[bytes]:
     """The text of each token; nothing for special ones."""
-    tokens = [tokenizer.token(i) for i in range(tokenizer.size)]
+    tokens = [tokenizer.token(i) for i in range(tokenizer.vocab_size)]
     if tokenizer.kind == "bpe":
         table = _byte_of_letter()
         raw = [bytes(table.get(letter, 0x3F) for letter in token) for token in tokens]
     else:
         raw = [token.encode("utf-8", "replace") for token in tokens]
-    return [b"" if i < len(SPECIAL) else part for i, part in enumerate(raw)]
+    return [b"" if i < len(SPECIAL_TOKENS) else part for i, part in enumerate(raw)]
 
 
 def _byte_of_letter() -> dict[str, int]:

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Array = TypeVar("Array", np.ndarray, "Tensor")
-COUNT = 4
+NUM_SHAPES = 4
 _PLACE = 24  # bits for the word
 _SMALL, _CAPITAL, _DIGIT = 1, 2, 3
 
 
-def shapes(text: str, spans: np.ndarray) -> np.ndarray:
+def find_shapes(text: str, spans: np.ndarray) -> np.ndarray:
     """The shape of what stands between each start and end, spans (n, 2), in the text: (n,) int32."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     kinds = _kinds()[codes]
@@ -39,12 +39,12 @@ def shapes(text: str, spans: np.ndarray) -> np.ndarray:
     return np.where(digits > 0, 3, found).astype(np.int32)
 
 
-def joined(ids: np.ndarray, shapes: np.ndarray) -> np.ndarray:
+def pack_shapes(ids: np.ndarray, shapes: np.ndarray) -> np.ndarray:
     """Words and their shapes as one number each."""
     return ids | shapes << _PLACE
 
 
-def parted(ids: Array) -> tuple[Array, Array]:
+def unpack_shapes(ids: Array) -> tuple[Array, Array]:
     """Words and shapes of what was joined."""
     return ids & (1 << _PLACE) - 1, ids >> _PLACE
 

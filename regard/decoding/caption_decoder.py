@@ -24,10 +24,10 @@ from regard.decoding.sampling import Sampling
 from regard.decoding.seq2seq_decoders import Recurrent, Remembered, Speaker
 from regard.decoding.translation import draw
 from regard.errors import UserError
-from regard.models.rnn_captioner import Captioner
+from regard.models.rnn_captioner import RNNCaptioner
 from regard.models.rnn_translator import RNNTranslator
 from regard.models.transformer import Transformer
-from regard.models.transformer_captioner import CaptionTransformer
+from regard.models.transformer_captioner import TransformerCaptioner
 
 AT_ONCE = 64  # pictures
 
@@ -70,8 +70,8 @@ class Describer:
 
 def speaker(model: nn.Module, never: Iterable[int]) -> Speaker:
     """The way through a captioner: it has the words of a translator, with a picture for a source."""
-    if isinstance(model, Captioner):
+    if isinstance(model, RNNCaptioner):
         return Recurrent(cast(RNNTranslator, model), never)
-    if isinstance(model, CaptionTransformer):
+    if isinstance(model, TransformerCaptioner):
         return Remembered(cast(Transformer, model), never)
     raise UserError(f"{type(model).__name__} is no captioner: it has nothing to say of a picture")

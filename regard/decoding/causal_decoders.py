@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import kernels
-from regard.attention.kv_cache import after
-from regard.attention.positions.position_encoding import Positions
+from regard.attention.kv_cache import next_position_ids
+from regard.attention.positions.position_encoding import PositionEncoding
 from regard.attention.positions.rotary import Rotary
 from regard.decoding import quantized_linear
 from regard.decoding.fused_blocks import fuse
@@ -77,7 +77,7 @@ class Remembered:
 
     def read(self, texts: Texts, room: int) -> Tensor:
         ids, mask, at = left(texts)
-        states, self.past = self.model.read_on(ids, mask=mask, at=at)
+        states, self.past = self.model.read_on(ids, mask=mask, position_ids=at)
         return self.model.head(states[:, -1])
 
     def step(self, ids: Tensor) -> Tensor:
@@ -101,10 +101,10 @@ class Prepared:
         # Positions inside attention know only distances, which padding on the left does not change: there all texts
         # may be counted from the first column.
         at = range(ids.shape[1]) if self.positions.inside else at
-        states, memories = self.model.read_on(ids, mask=mask, at=at)
+        states, memories = self.model.read_on(ids, mask=mask, position_ids=at)
         self.caches = [Cache(memory, room) for memory in memories[: len(self.blocks)]]
         self.before = memories[-1].keys[:, 0, :, 0] if self.model.reach else None
-        self.at = after(memories[0], 1)
+        self.at = next_position_ids(memories[0], 1)
         self.stretch = None
         if kernels.ready(states) and kernels.ready(memories[0].keys) and self.positions.kind != "bias":
             padding = None if mask is None else (~mask).sum(1, dtype=torch.int32)
@@ -176,6 +176,6 @@ def watched(model: nn.Module) -> bool:
     return any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
 
-def _plain(positions: Positions) -> bool:
+def _plain(positions: PositionEncoding) -> bool:
     """Positions that act in attention by distance alone."""
     return not positions.inside or positions.by_distance or isinstance(positions, Rotary)

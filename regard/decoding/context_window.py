@@ -10,12 +10,12 @@ from __future__ import annotations
 from torch import nn
 
 from regard.attention.mechanisms.mechanism import Mechanism
-from regard.attention.positions.position_encoding import Positions
+from regard.attention.positions.position_encoding import PositionEncoding
 
 
 def places(model: nn.Module) -> int | None:
     """How many places the model has; None where there is no last one."""
-    parts = [module for module in model.modules() if isinstance(module, (Positions, Mechanism))]
+    parts = [module for module in model.modules() if isinstance(module, (PositionEncoding, Mechanism))]
     lengths = [getattr(part, "length", None) for part in parts]
     return min((n for n in lengths if isinstance(n, int)), default=None)
 

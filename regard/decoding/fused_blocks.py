@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from regard import kernels
-from regard.attention.kv_cache import Memory
+from regard.attention.kv_cache import KVCache
 from regard.decoding.inplace_kv_cache import Cache
 from regard.decoding.optimized_blocks import Block, LayerNorm, Stretch, gelu
 
@@ -50,7 +50,7 @@ class Fused:
         caches: Sequence[Cache],
         seen: Stretch,
         at: range,
-        sources: Sequence[Memory] | None = None,
+        sources: Sequence[KVCache] | None = None,
         source_seen: Stretch | None = None,
     ) -> Tensor:
         """x (b · w, dim), w new places of each row that all stand at the place `at`, through all blocks."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.attention.kv_cache import Memory
+from regard.attention.kv_cache import KVCache
 
 
 class Cache:
     """What a memory holds, and `room` more places. both: (2, b, h, places, d), the keys and the values."""
 
-    def __init__(self, memory: Memory, room: int):
+    def __init__(self, memory: KVCache, room: int):
         self.taken, (b, h, n, d) = len(memory), memory.keys.shape
         self.both = memory.keys.new_empty(2, b, h, n + room, d)
         self.both[0, :, :, :n], self.both[1, :, :, :n] = memory.keys, memory.values

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.attention.token_positions import At
+from regard.attention.token_positions import PositionIds
 from regard.data.tokenizer import PAD
 
 
-def left(texts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None, At]:
+def left(texts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None, PositionIds]:
     """ids (b, n), which of them are real (b, n), and where they stand, each text from place 0 on. Texts of one length
     need no mask, and their places are a plain range."""
     lengths = torch.tensor([len(text) for text in texts])

@@ -22,16 +22,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import kernels
-from regard.attention.kv_cache import Memory
+from regard.attention.kv_cache import KVCache
 from regard.attention.mechanisms.dot import DotMechanism
 from regard.attention.mechanisms.qkv_projection import QKV
 from regard.attention.scores import DotScores
-from regard.attention.token_positions import At, Places
+from regard.attention.token_positions import PositionIds, QueryKeyPositions
 from regard.decoding.inplace_kv_cache import Cache
 from regard.decoding.quantized_linear import Linear, Make, linear
-from regard.layers import DecoderBlock, EncoderBlock, FeedForward, MultiHead, PreNorm
+from regard.layers import DecoderBlock, EncoderBlock, FeedForward, MultiHeadAttention, PreNorm
 
-_NOWHERE = Places(range(0), range(0))
+_NOWHERE = QueryKeyPositions(range(0), range(0))
 """A step's bias says all that places would."""
 
 _FEW = 8192
@@ -55,14 +55,14 @@ Seen = Stretch | Tensor | None
 class Own:
     """Self-attention of new places: to what came before and to themselves, or without a cache to each other."""
 
-    def __init__(self, layer: MultiHead, make: Make):
+    def __init__(self, layer: MultiHeadAttention, make: Make):
         m = _dot(layer)
         assert m.qkv is not None
         self.heads, self.width, n = m.heads, m.key_width, m.qkv.widths[0]
         self.qkv, self.out = make(*_scaled(m.qkv.weight, m.qkv.bias, n, m.scale)), _made(layer.out, make)
         self.rotate = m.positions.rotate if m.positions.kind == "rotate" else None
 
-    def __call__(self, x: Tensor, b: int, cache: Cache | None, seen: Seen, at: At) -> Tensor:
+    def __call__(self, x: Tensor, b: int, cache: Cache | None, seen: Seen, at: PositionIds) -> Tensor:
         made = self.qkv(x)
         if self.rotate is None and cache is not None and isinstance(seen, Stretch):
             start = cache.claim(len(made) // b)
@@ -77,7 +77,7 @@ class Own:
 class Source:
     """Attention to a memory that was read before."""
 
-    def __init__(self, layer: MultiHead, make: Make):
+    def __init__(self, layer: MultiHeadAttention, make: Make):
         m = _dot(layer)
         self.heads, self.width = m.heads, m.key_width
         if m.qkv is None:
@@ -89,12 +89,12 @@ class Source:
         self.query = make(*_scaled(weight, bias, len(weight), m.scale))
         self.out = _made(layer.out, make)
 
-    def read(self, x: Tensor, b: int) -> Memory:
+    def read(self, x: Tensor, b: int) -> KVCache:
         """The places (b · m, dim) of a source as they are regarded, once for all steps."""
         keys, values = self.both(x).view(b, -1, 2, self.heads, self.width).permute(2, 0, 3, 1, 4).contiguous()
-        return Memory(keys, values, range(keys.shape[2]))
+        return KVCache(keys, values, range(keys.shape[2]))
 
-    def __call__(self, x: Tensor, b: int, source: Memory, seen: Seen) -> Tensor:
+    def __call__(self, x: Tensor, b: int, source: KVCache, seen: Seen) -> Tensor:
         q = self.query(x).view(b, -1, self.heads, self.width).transpose(1, 2)
         return self.out(attend(q, source.keys, source.values, seen))
 
@@ -114,21 +114,21 @@ class Block:
     """An EncoderBlock (of a GPT) or a DecoderBlock, norms before or after each part."""
 
     def __init__(self, block: EncoderBlock | DecoderBlock, make: Make):
-        self.before = isinstance(block.around_attention, PreNorm)
+        self.before = isinstance(block.attention_residual, PreNorm)
         self.own, self.feed = Own(block.attention, make), Feed(_feed(block), make)
-        self.own_norm = prepared_norm(block.around_attention.norm)
-        self.feed_norm = prepared_norm(block.around_feed.norm)
+        self.own_norm = prepared_norm(block.attention_residual.norm)
+        self.feed_norm = prepared_norm(block.ffn_residual.norm)
         self.source: Source | None = None
         if isinstance(block, DecoderBlock):
-            self.source, self.source_norm = Source(block.source, make), prepared_norm(block.around_source.norm)
+            self.source, self.source_norm = Source(block.cross_attention, make), prepared_norm(block.cross_attention_residual.norm)
 
     def __call__(
         self,
         x: Tensor,
         cache: Cache | int,
-        source: Memory | None = None,
+        source: KVCache | None = None,
         *,
-        at: At,
+        at: PositionIds,
         seen: Seen = None,
         source_seen: Seen = None,
     ) -> Tensor:
@@ -159,7 +159,7 @@ def attend(q: Tensor, keys: Tensor, values: Tensor, seen: Seen) -> Tensor:
     if q.shape[2] == 1 or q.shape[2] > 16 or q.numel() <= _FEW:
         context = scores.attend(values)
     else:
-        context = scores.read(scores.weights(), values)
+        context = scores.apply(scores.weights(), values)
     return context.transpose(1, 2).reshape(q.shape[0] * q.shape[2], -1)
 
 
@@ -184,13 +184,13 @@ def prepare(layers: Iterable[EncoderBlock | DecoderBlock], precision: str = "flo
 
 
 def _known(block: EncoderBlock | DecoderBlock) -> bool:
-    attentions = [block.attention, *([block.source] if isinstance(block, DecoderBlock) else [])]
+    attentions = [block.attention, *([block.cross_attention] if isinstance(block, DecoderBlock) else [])]
     return type(block.feed) is FeedForward and all(
         type(a.mechanism) is DotMechanism and a.mechanism.key_width == a.mechanism.value_width for a in attentions
     )
 
 
-def _dot(layer: MultiHead) -> QKV:
+def _dot(layer: MultiHeadAttention) -> QKV:
     assert isinstance(layer.mechanism, QKV)
     return layer.mechanism
 

@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import kernels
-from regard.attention.kv_cache import Memory
-from regard.attention.positions.position_encoding import Positions
+from regard.attention.kv_cache import KVCache
+from regard.attention.positions.position_encoding import PositionEncoding
 from regard.attention.positions.rotary import Rotary
 from regard.decoding import quantized_linear
 from regard.decoding.causal_decoders import watched
@@ -115,7 +115,7 @@ class Prepared:
     def select(self, rows: Tensor) -> None:
         for cache in self.caches:
             cache.select(rows)
-        self.source = [Memory(m.keys.index_select(0, rows), m.values.index_select(0, rows), m.at) for m in self.source]
+        self.source = [KVCache(m.keys.index_select(0, rows), m.values.index_select(0, rows), m.position_ids) for m in self.source]
         self.seen = None if self.seen is None else self.seen.index_select(0, rows)
         self.path = None if self.path is None else self.path.index_select(0, rows)
         if isinstance(self.source_seen, Tensor):
@@ -169,7 +169,7 @@ class Remembered:
 
     def read(self, source: Tensor, mask: Tensor | None, begin: int, room: int, beams: int) -> Tensor:
         self.source, self.beams = self.model.read(self.model.encode(source, mask=mask), mask=mask), 1
-        self.past: list[Memory] | None = None
+        self.past: list[KVCache] | None = None
         return self._said(torch.full((len(source), 1), begin))
 
     def step(self, words: Tensor, parents: Tensor) -> Tensor:
@@ -237,7 +237,7 @@ def speaker(model: nn.Module, *, never: Iterable[int] = (), precision: str = qua
     raise UserError(f"{type(model).__name__} is no model of two sides: it has nothing to translate with")
 
 
-def _plain(positions: Positions) -> bool:
+def _plain(positions: PositionEncoding) -> bool:
     """Positions that act in attention by distance alone."""
     return not positions.inside or positions.by_distance or isinstance(positions, Rotary)
 
@@ -247,9 +247,9 @@ def _in_front(mask: Tensor) -> bool:
     return bool((mask[:, 1:] <= mask[:, :-1]).all())
 
 
-def _nothing(like: Memory, b: int) -> Memory:
+def _nothing(like: KVCache, b: int) -> KVCache:
     empty = like.keys.new_empty(b, like.keys.shape[1], 0, like.keys.shape[3])
-    return Memory(empty, empty, range(0))
+    return KVCache(empty, empty, range(0))
 
 
 def _without(logits: Tensor, never: list[int]) -> Tensor:

@@ -14,7 +14,7 @@ import codecs
 from collections.abc import Iterable
 
 from regard.data.tokenizer import EOS, UNK, Tokenizer
-from regard.data.vocabulary import as_bytes
+from regard.data.vocabulary import token_bytes
 
 
 class Speller:
@@ -22,7 +22,7 @@ class Speller:
 
     def __init__(self, tokenizer: Tokenizer):
         self.tokenizer, self.kind = tokenizer, tokenizer.kind
-        self.raw = as_bytes(tokenizer)
+        self.raw = token_bytes(tokenizer)
         """The bytes of each token; none for special ones."""
         if self.kind == "spaces":  # there these two stand for text
             self.raw[EOS], self.raw[UNK] = b"\n", b"<unk>"
@@ -48,7 +48,7 @@ class Text:
         letters = self._decoder.decode(self._bytes(id))
         self._before = letters[-1:] or self._before
         self._held += letters
-        words = self._speller.tokenizer.pieces(self._held)
+        words = self._speller.tokenizer.split_words(self._held)
         whole = "".join(words[:-1])
         self._held = self._held[len(whole) :]
         return whole

@@ -70,7 +70,7 @@ class Interpreter:
         if isinstance(way, Prepared) and watched(self.model):
             way = speaker(self.model, never=self.never)
         found: list[list[Said]] = [[] for _ in sources]
-        parts = batches.plan([len(source) for source in sources], room, seed=0, epoch=0, shuffle=False)
+        parts = batches.plan_batches([len(source) for source in sources], room, seed=0, epoch=0, shuffle=False)
         beams = how.beams if isinstance(how, Beam) else 1
         with still(self.model), torch.inference_mode():
             if isinstance(way, Prepared):
@@ -90,7 +90,7 @@ class Interpreter:
     def _batch(
         self, way: Speaker, rows: list[list[int]], how: Beam | Sampling, limit: int | Callable[[int], int]
     ) -> list[list[Said]]:
-        ids, mask = batches.pad(rows)
+        ids, mask = batches.pad_rows(rows)
         limits = np.array([limit if isinstance(limit, int) else limit(len(row)) for row in rows])
         if (limits < 1).any():
             raise UserError(f"a translation has at least 1 word; the limit given is {limits.min()}")

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from regard.data.facts import read_questions
-from regard.data.synthetic.people import generate
+from regard.data.synthetic.people import generate_people
 from regard.errors import UserError
 from regard.tasks.recall import page
 from regard.tasks.recall.run import Recaller
@@ -76,11 +76,11 @@ def demo(out: Path, *, people: int = PEOPLE, seed: int = 0) -> dict[str, Any]:
 
 def _written(out: Path, people: int, seed: int) -> tuple[Path, Path, Path]:
     """facts.txt, asked.tsv and others.tsv, as `regard people` writes them."""
-    made = generate(people, seed, ways=WAYS, cities=CITIES)
+    made = generate_people(people, seed, phrasings=WAYS, cities=CITIES)
     out.mkdir(parents=True, exist_ok=True)
     files = out / "facts.txt", out / "asked.tsv", out / "others.tsv"
     files[0].write_text("\n".join(made.facts) + "\n", encoding="utf-8")
-    for file, rows in zip(files[1:], (made.asked, made.others), strict=True):
+    for file, rows in zip(files[1:], (made.train_questions, made.test_questions), strict=True):
         file.write_text("".join(f"{q}\t{a}\n" for q, a in rows), encoding="utf-8")
     return files
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from regard.data.read_table import Table
-from regard.data.synthetic.reviews import Review, generate
+from regard.data.synthetic.reviews import Review, generate_reviews
 from regard.errors import UserError
 from regard.pages import training_report
 from regard.pages.schema import checked
@@ -58,7 +58,7 @@ def demo(out: Path, *, reviews: int = 24_000, seed: int = 0) -> dict[str, Any]:
         raise UserError(f"{out} is not empty and not a demo; name another folder for --out")
     begun = time.perf_counter()
     console = Console()
-    made = generate(reviews, seed)
+    made = generate_reviews(reviews, seed)
     cut = len(made) * 5 // 6
     known, unseen = made[:cut], made[cut:]
     console.print(f"{len(known):,} generated reviews to train on, {len(unseen):,} to measure on; for example:")

@@ -10,7 +10,7 @@ from regard import pages
 from regard.explain.interventions import Change, changed, parse
 from regard.explain.map_faithfulness import EFFORT, judged, together, work
 from regard.explain.subject import MOST_CELLS, Subject
-from regard.inspect import AttentionMap, attends, head_count, importance, rollout, stacked
+from regard.inspect import AttentionMap, find_attention_layers, count_heads, head_importance, rollout, stacked
 from regard.inspect.faithfulness import shortened
 from regard.pages.word_layout import BREAK
 
@@ -30,7 +30,7 @@ def seen_by(
     another run."""
     found, recording = subject.seen()
     shown = [m for m in found if m.weights.shape[1] * m.weights.shape[2] <= MOST_CELLS]
-    left = [*recording.passed, *(m.site for m in found if all(m is not one for one in shown))]
+    left = [*recording.skipped, *(m.site for m in found if all(m is not one for one in shown))]
     shown += through(shown)
     chances = subject.chances()
     text, title = subject.text, re.sub(r"\s+", " ", BREAK.sub(" ", subject.title))
@@ -122,12 +122,12 @@ def _stored(found: AttentionMap) -> dict[str, Any]:
 
 def _heads(subject: Subject) -> list[dict[str, Any]]:
     """What the answers lose without each head, on this text alone."""
-    counts = [head_count(subject.net, site) or 0 for site in attends(subject.net)]
+    counts = [count_heads(subject.net, site) or 0 for site in find_attention_layers(subject.net)]
     if sum(counts) > MOST_HEADS or (sum(counts) + 2 * len(counts)) * work(subject) > EFFORT:
         return []
 
     def measure() -> dict[str, float]:
         return {"said": float(subject.whole().mean())}
 
-    _, rows = importance(subject.net, measure)
-    return [{"site": r.site, "head": r.head, "how": r.how, "change": r.change["said"]} for r in rows]
+    _, rows = head_importance(subject.net, measure)
+    return [{"site": r.layer, "head": r.head, "how": r.intervention, "change": r.change["said"]} for r in rows]

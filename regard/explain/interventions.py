@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.errors import UserError, nearest
+from regard.errors import UserError, did_you_mean
 from regard.explain.subject import Subject
-from regard.inspect import Edit, ablate, attends, edit, record, swap, uniform
+from regard.inspect import Edit, ablate, find_attention_layers, edit, record, swap, uniform
 
 KINDS = ("hide", "ablate", "uniform", "swap")
 EVERYWHERE = ("all", "*")
@@ -107,12 +107,12 @@ def changed(subject: Subject, changes: Sequence[Change], before: np.ndarray) -> 
 
 def sites(subject: Subject, name: str) -> list[str]:
     """The sites that a name means: itself, or all below a layer ("layers.2" for "layers.2.attention.attend")."""
-    known = list(attends(subject.net))
+    known = list(find_attention_layers(subject.net))
     found = [site for site in known if site == name or site.startswith(f"{name}.")]
     if not found and name in EVERYWHERE:
         found = known
     if not found:
-        raise UserError(f"the model has no attention at {name!r}; {nearest(name, known)}")
+        raise UserError(f"the model has no attention at {name!r}; {did_you_mean(name, known)}")
     return found
 
 
@@ -127,9 +127,9 @@ def _edit(change: Change, site: str, kept: np.ndarray) -> Edit:
     rows = np.flatnonzero(kept) if len(other.tokens) == len(kept) else np.arange(len(other.tokens))
     with torch.no_grad(), record(other.net) as recording:
         other.answers([rows])
-    if site not in recording.sites:
+    if site not in recording.layers:
         raise UserError(f"{other.folder or 'the other run'} has no attention at {site!r}, which was to be swapped")
-    return _in_turn([swap(call.weights, heads) for call in recording.at(site)])
+    return _in_turn([swap(call.weights, heads) for call in recording.calls_of(site)])
 
 
 def _in_turn(edits: Sequence[Edit]) -> Edit:
@@ -154,5 +154,5 @@ def _places(subject: Subject, word: str) -> np.ndarray:
     chosen = {number for number, text in texts.items() if text.strip().casefold() == word.strip().casefold()}
     if not chosen:
         known = [text.strip() for text in texts.values()]
-        raise UserError(f"the text has no word {word!r}; {nearest(word, known)}")
+        raise UserError(f"the text has no word {word!r}; {did_you_mean(word, known)}")
     return np.array([number in chosen for number in numbers])

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from regard.explain.subject import Subject
-from regard.inspect import AttentionMap, faithfulness_of_each
+from regard.inspect import AttentionMap, faithfulness_of_maps
 
 GOOD = 0.95  # better than chance: better than this share of the draws
 EFFORT = 4e12  # floating-point operations that measuring may take, about
@@ -51,7 +51,7 @@ def judged(subject: Subject, weights: np.ndarray, found: Sequence[AttentionMap],
     pictures += sorted(heads, key=lambda shown: shown.place[0] == "single")  # heads last: there are most of them
     pictures = pictures[: max(1, MOST_PICTURES // max(1, total))]
     slopes = _slopes(subject, max(1, min(20, subject.batch_tokens // (4 * n))), 20 if room > 200 else 10)
-    each = faithfulness_of_each(
+    each = faithfulness_of_maps(
         subject.predict,
         [row for shown in pictures for row in shown.weights],
         subject.words,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from regard.errors import UserError, nearest
+from regard.errors import UserError, did_you_mean
 
 Span = tuple[int, int]
 
@@ -23,7 +23,7 @@ def spans_of(text: str, phrases: Sequence[str]) -> list[Span]:
         edges = ("\\b" if phrase[:1].isalnum() else "") + inner + ("\\b" if phrase[-1:].isalnum() else "")
         here = [match.span() for match in re.finditer(edges, text, re.IGNORECASE)] if inner else []
         if not here:
-            raise UserError(f"the text has no {phrase!r}, which is to be the evidence; {nearest(phrase, text.split())}")
+            raise UserError(f"the text has no {phrase!r}, which is to be the evidence; {did_you_mean(phrase, text.split())}")
         found += here
     return sorted(set(found))
 

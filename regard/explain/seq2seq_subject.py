@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.explain.subject import Picture, Subject, must_attend, padded
-from regard.inspect import AttentionMap, attends
+from regard.inspect import AttentionMap, find_attention_layers
 
 
 @dataclass(frozen=True)
@@ -125,8 +125,8 @@ class Pair(Subject):
     @property
     def crossing(self) -> list[str]:
         """Where the source is attended to, the first layer first."""
-        names = list(attends(self.net))
-        found = [name for name in names if name.endswith("source.attend")]
+        names = list(find_attention_layers(self.net))
+        found = [name for name in names if name.endswith("cross_attention.attend")]
         return found or [name for name in names if name.startswith("decoder.")]
 
     @property

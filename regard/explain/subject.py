@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from regard.data import batches
 from regard.errors import UserError
-from regard.inspect import AttentionMap, Recording, attends, attention_maps, integrated_gradients, record
+from regard.inspect import AttentionMap, Recording, find_attention_layers, attention_maps, integrated_gradients, record
 
 BATCH_TOKENS = 16_384
 MOST_CELLS = 512 * 512  # of a map that is shown; larger ones are never computed
@@ -122,7 +122,7 @@ class Subject(ABC):
         found = np.empty((len(rows), len(self.labels)))
         told, done = progress.get(), 0
         with torch.no_grad():
-            for part in batches.plan([len(r) for r in rows], self.batch_tokens, seed=0, epoch=0, shuffle=False):
+            for part in batches.plan_batches([len(r) for r in rows], self.batch_tokens, seed=0, epoch=0, shuffle=False):
                 found[part] = self.answers([rows[i] for i in part]).double().numpy()
                 done += len(part)
                 if told is not None and len(rows) > 1:
@@ -142,7 +142,7 @@ class Subject(ABC):
 
 def must_attend(net: Any, name: str) -> None:
     """Raise where there is nothing to look at."""
-    if not isinstance(net, nn.Module) or not attends(net):
+    if not isinstance(net, nn.Module) or not find_attention_layers(net):
         raise UserError(
             f"model {name!r} has no attention to look at; han, self-attentive, transformer or bilstm with "
             "pool=attention have some, and of language models gpt and bert"

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.errors import UserError, nearest
+from regard.errors import UserError, did_you_mean
 from regard.explain.subject import Picture, Subject, must_attend, padded
 from regard.inspect import AttentionMap, rollout, stacked
 
@@ -96,7 +96,7 @@ class Word(_Read):
             found = reading.find(label)
             if found is None:
                 best = _without(said, reading.never).topk(min(200, len(said))).indices.tolist()
-                hint = nearest(label, [reading.word(i).strip() for i in best][:30])
+                hint = did_you_mean(label, [reading.word(i).strip() for i in best][:30])
                 raise UserError(f"{label!r} is no single token of this model, so it cannot be asked about; {hint}")
             self.target = found
         self.labels = [_shown(reading.word(self.target))]

@@ -1,7 +1,7 @@
-"""How far heads look: the share of their attention that falls at each distance, and the mean distance.
+"""How far heads attend: the fraction of their attention at each distance, and the mean distance.
 
-share(d) = 1/q Σ_i a_{i, i+d}            d < 0: before the word that looks, d > 0: after it
-mean     = Σ_d |d| share(d)
+    fraction(d) = 1/q Σ_i a_{i, i+d}         d < 0: keys before the query, d > 0: keys after it
+    mean        = Σ_d |d| fraction(d)
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Distances:
-    """at (D,): distances, -(q-1) .. k-1; share (h, D); mean (h,)."""
+class AttentionDistance:
+    """distances (D,): -(q-1) .. k-1; fraction (h, D): attention at each distance; mean (h,): mean absolute distance."""
 
-    at: Tensor
-    share: Tensor
+    distances: Tensor
+    fraction: Tensor
     mean: Tensor
 
 
-def by_distance(weights: Tensor) -> Distances:
-    """Of one example's weights (h, q, k) whose rows and columns stand in one sequence."""
+def attention_by_distance(weights: Tensor) -> AttentionDistance:
+    """Sum the weights (h, q, k) of one example by distance; queries and keys are positions of the same sequence."""
     h, q, k = weights.shape
-    place = torch.arange(k)[None] - torch.arange(q)[:, None] + q - 1
-    share = torch.zeros(h, q + k - 1, dtype=weights.dtype)
-    share.index_add_(1, place.flatten(), weights.flatten(1))
-    share = share / q
-    at = torch.arange(-(q - 1), k)
-    return Distances(at, share, share @ at.abs().to(share.dtype))
+    index = torch.arange(k)[None] - torch.arange(q)[:, None] + q - 1
+    fraction = torch.zeros(h, q + k - 1, dtype=weights.dtype)
+    fraction.index_add_(1, index.flatten(), weights.flatten(1))
+    fraction = fraction / q
+    distances = torch.arange(-(q - 1), k)
+    return AttentionDistance(distances, fraction, fraction @ distances.abs().to(fraction.dtype))

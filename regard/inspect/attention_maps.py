@@ -1,5 +1,7 @@
-"""From recorded calls to the maps of one example: heads by rows by columns, whatever groups and steps they were
-computed in."""
+"""Attention maps of one example, (heads, queries, keys) per layer, assembled from the recorded calls.
+
+A layer may be called once per decoding step or once per group of sentences; its calls are put together into one map.
+"""
 
 from __future__ import annotations
 
@@ -9,54 +11,63 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.attention.token_positions import At, indices
-from regard.inspect.record import Call, Recording
+from regard.attention.token_positions import PositionIds, position_tensor
+from regard.inspect.record import AttentionCall, Recording
 
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """weights (h, q, k) at one site; an axis is "tokens", "sentences", "document", "hops" or "grid"."""
+    """Attention weights (h, q, k) of one layer.
 
-    site: str
+    `rows` and `columns` say what queries and keys are: "tokens", "sentences", "document", "hops" or "grid".
+    """
+
+    layer: str
     weights: Tensor
     rows: str
     columns: str
 
 
-def attention_maps(recording: Recording, item: int, sizes: Mapping[str, int]) -> list[AttentionMap]:
-    """The maps of one example of the batch. `sizes` says how long its axes are, without padding."""
-    return [_gather(site, recording.at(site), item, sizes) for site in recording.sites]
+def attention_maps(recording: Recording, index: int, axis_sizes: Mapping[str, int]) -> list[AttentionMap]:
+    """Return the maps of one example.
+
+    Args:
+        recording: What `record` returned.
+        index: Number of the example in the batch.
+        axis_sizes: Length of each axis of this example without padding, such as {"tokens": 17}.
+    """
+    return [_assemble(layer, recording.calls_of(layer), index, axis_sizes) for layer in recording.layers]
 
 
-def _gather(site: str, calls: list[Call], item: int, sizes: Mapping[str, int]) -> AttentionMap:
+def _assemble(layer: str, calls: list[AttentionCall], index: int, axis_sizes: Mapping[str, int]) -> AttentionMap:
     first = calls[0]
-    rows, columns = first.places.rows, first.places.columns
-    q = sizes.get(rows, max(_last(call.places.q_at) for call in calls))
-    k = sizes.get(columns, max(_last(call.places.k_at) for call in calls))
-    whole = first.weights.new_zeros(first.weights.shape[1], q, k)
+    rows, columns = first.qk_positions.query_axis, first.qk_positions.key_axis
+    q = axis_sizes.get(rows, max(_length(call.qk_positions.q_pos) for call in calls))
+    k = axis_sizes.get(columns, max(_length(call.qk_positions.k_pos) for call in calls))
+    weights = first.weights.new_zeros(first.weights.shape[1], q, k)
     for call in calls:
-        for row in _rows_of(call, item):
-            q_at, k_at = _row(call.places.q_at, row), _row(call.places.k_at, row)
-            weights, real = call.weights[row], k_at < k
-            if call.mask is not None and call.mask.keys is not None:
-                real = real & call.mask.keys[row if call.mask.keys.shape[0] > 1 else 0]
-            mine = q_at < q
-            place = torch.meshgrid(q_at[mine], k_at[real], indexing="ij")
-            whole[:, place[0], place[1]] = weights[:, mine][:, :, real]
-    return AttentionMap(site, whole, rows, columns)
+        for row in _batch_rows(call, index):
+            q_pos, k_pos = _row(call.qk_positions.q_pos, row), _row(call.qk_positions.k_pos, row)
+            valid_q, valid_k = q_pos < q, k_pos < k
+            if call.mask is not None and call.mask.key_mask is not None:
+                valid_k = valid_k & call.mask.key_mask[row if call.mask.key_mask.shape[0] > 1 else 0]
+            cells = torch.meshgrid(q_pos[valid_q], k_pos[valid_k], indexing="ij")
+            weights[:, cells[0], cells[1]] = call.weights[row][:, valid_q][:, :, valid_k]
+    return AttentionMap(layer, weights, rows, columns)
 
 
-def _rows_of(call: Call, item: int) -> list[int]:
-    if call.places.item is None:
-        return [item]
-    return (call.places.item == item).nonzero()[:, 0].tolist()
+def _batch_rows(call: AttentionCall, index: int) -> list[int]:
+    """Rows of the batch that belong to the example: several where each sentence is a row."""
+    if call.qk_positions.example_ids is None:
+        return [index]
+    return (call.qk_positions.example_ids == index).nonzero()[:, 0].tolist()
 
 
-def _row(at: At, row: int) -> Tensor:
-    place = indices(at)
-    return place if place.dim() == 1 else place[row if place.shape[0] > 1 else 0]
+def _row(position_ids: PositionIds, row: int) -> Tensor:
+    positions = position_tensor(position_ids)
+    return positions if positions.dim() == 1 else positions[row if positions.shape[0] > 1 else 0]
 
 
-def _last(at: At) -> int:
-    place = indices(at)
-    return int(place.max()) + 1 if place.numel() else 0
+def _length(position_ids: PositionIds) -> int:
+    positions = position_tensor(position_ids)
+    return int(positions.max()) + 1 if positions.numel() else 0

@@ -1,16 +1,17 @@
-"""Step in where attention happens: change the weights and see what the model then says.
+"""Change attention weights while a model runs, and see how its output changes.
 
     with edit(model, "layers.2.attention.attend", ablate([3])):
         model(ids)
 
-An edit is a function of the weights (b, h, q, k) and the scores they come from; several on one site act in the order
-given.
+An edit is a function of the weights (b, h, q, k) and the scores they come from. Several edits of one layer are applied
+in the order given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -18,93 +19,143 @@ from torch import Tensor, nn
 
 from regard.attention.masks import Mask
 from regard.attention.scores import Attend, Scores
-from regard.errors import UserError, nearest
+from regard.errors import UserError, did_you_mean
+from regard.inspect import torch_attention
 
 Edit = Callable[[Tensor, Scores], Tensor]
+AttentionLayer = Attend | nn.MultiheadAttention
 
-_EDITS: WeakKeyDictionary[Attend, list[Edit]] = WeakKeyDictionary()
-
-
-def edited(module: Attend, weights: Tensor, scores: Scores) -> Tensor:
-    """The weights as the edits in force make them."""
-    for change in _EDITS.get(module, ()):
-        weights = change(weights, scores)
-    return weights
+_EDITS: WeakKeyDictionary[nn.Module, list[Edit]] = WeakKeyDictionary()
 
 
 @contextmanager
-def edit(model: nn.Module, site: str, change: Edit) -> Iterator[None]:
-    """While inside, the attention at this site reads with changed weights."""
-    found = {name: module for name, module in model.named_modules() if isinstance(module, Attend)}
-    if site not in found:
-        raise UserError(f"the model has no attention at {site!r}; {nearest(site, found)}")
-    module = found[site]
+def edit(model: nn.Module, layer: str, edit_fn: Edit) -> Iterator[None]:
+    """Change the attention weights of one layer inside the `with` block.
+
+    Args:
+        model: A regard model, or any module with `nn.MultiheadAttention`.
+        layer: Name of the attention layer; `record` and an error message list them.
+        edit_fn: Maps weights (b, h, q, k) and their scores to new weights: `ablate`, `uniform`, `mask_keys`, `swap`,
+            or a function of your own.
+    """
+    layers = {name: module for name, module in model.named_modules() if isinstance(module, AttentionLayer)}
+    if layer not in layers:
+        raise UserError(f"the model has no attention at {layer!r}; {did_you_mean(layer, layers)}")
+    module = layers[layer]
     edits = _EDITS.setdefault(module, [])
-    edits.append(change)
-    handle = module.register_forward_hook(_reread, with_kwargs=True) if len(edits) == 1 else None
+    edits.append(edit_fn)
+    handle = module.register_forward_hook(_apply_hook, with_kwargs=True) if len(edits) == 1 else None
     try:
-        with torch.compiler.set_stance("force_eager"):
+        with run_eagerly():
             yield
     finally:
-        edits.remove(change)
+        edits.remove(edit_fn)
         if handle is not None:
             handle.remove()
 
 
-def _reread(module: nn.Module, args: tuple, kwargs: dict, output: Tensor) -> Tensor:
-    return _with_edits(module, *args, **kwargs)  # type: ignore[arg-type]
+def apply_edits(module: AttentionLayer, weights: Tensor, scores: Scores) -> Tensor:
+    """Apply the edits that are active on a layer to its weights."""
+    for edit_fn in _EDITS.get(module, ()):
+        weights = edit_fn(weights, scores)
+    return weights
 
 
-def _with_edits(module: Attend, scores: Scores, value: Tensor, mask: Mask | None = None) -> Tensor:
-    return scores.read(edited(module, scores.weights(mask), scores), value)
+def attention_inputs(module: AttentionLayer, args: tuple, kwargs: dict[str, Any]) -> tuple[Scores, Tensor, Mask | None]:
+    """Scores, values (b, h, k, d) and mask from the arguments of a layer's `forward`."""
+    if isinstance(module, nn.MultiheadAttention):
+        return torch_attention.attention_inputs(module, *args, **kwargs)
+    return _attend_inputs(*args, **kwargs)
+
+
+@contextmanager
+def run_eagerly() -> Iterator[None]:
+    """Make models call their hooks: torch.compile skips hooks added after a compiled call, torch's fast path all."""
+    with torch.compiler.set_stance("force_eager"), torch_attention.no_fast_path():
+        yield
+
+
+def _attend_inputs(scores: Scores, value: Tensor, mask: Mask | None = None) -> tuple[Scores, Tensor, Mask | None]:
+    return scores, value, mask
+
+
+def _apply_hook(module: AttentionLayer, args: tuple, kwargs: dict[str, Any], output: Any) -> Any:
+    scores, value, mask = attention_inputs(module, args, kwargs)
+    weights = apply_edits(module, scores.weights(mask), scores)
+    context = scores.apply(weights, value)
+    if isinstance(module, nn.MultiheadAttention):
+        return torch_attention.replace_output(module, args, kwargs, context, weights)
+    return context
 
 
 def ablate(heads: list[int] | None = None) -> Edit:
-    """These heads (all by default) read nothing."""
+    """Set the weights of these heads (all by default) to zero, so that they read nothing."""
 
-    def change(weights: Tensor, scores: Scores) -> Tensor:
+    def edit_fn(weights: Tensor, scores: Scores) -> Tensor:
         keep = weights.new_ones(weights.shape[1])
-        keep[_known(weights, heads)] = 0.0
+        keep[_check_heads(weights, heads)] = 0.0
         return weights * keep[:, None, None]
 
-    return change
+    return edit_fn
 
 
 def uniform(heads: list[int] | None = None) -> Edit:
-    """In these heads (all by default) every query regards all that it may see, equally."""
+    """In these heads (all by default), attend equally to all keys that a query may attend to."""
 
-    def change(weights: Tensor, scores: Scores) -> Tensor:
-        seen = (weights > 0).to(weights.dtype)
-        even = seen / seen.sum(-1, keepdim=True).clamp(min=1.0)
-        chosen = torch.zeros(weights.shape[1], dtype=torch.bool, device=weights.device)
-        chosen[_known(weights, heads)] = True
-        return torch.where(chosen[:, None, None], even, weights)
+    def edit_fn(weights: Tensor, scores: Scores) -> Tensor:
+        allowed = (weights > 0).to(weights.dtype)
+        mean = allowed / allowed.sum(-1, keepdim=True).clamp(min=1.0)
+        selected = torch.zeros(weights.shape[1], dtype=torch.bool, device=weights.device)
+        selected[_check_heads(weights, heads)] = True
+        return torch.where(selected[:, None, None], mean, weights)
 
-    return change
+    return edit_fn
 
 
-def swap(other: Tensor, heads: list[int] | None = None, *, of: list[int] | None = None) -> Edit:
-    """These heads (all by default) attend as another model did: with its weights (b, h, q, k) on the same input, of its
-    heads `of` (the same numbers by default)."""
+def swap(source_weights: Tensor, heads: list[int] | None = None, *, source_heads: list[int] | None = None) -> Edit:
+    """Replace the weights of these heads (all by default) by those of another model on the same input.
 
-    def change(weights: Tensor, scores: Scores) -> Tensor:
-        mine = _known(weights, heads)
-        theirs = mine if of is None else _known(other, of)
-        if other.shape[0] != weights.shape[0] or other.shape[2:] != weights.shape[2:] or len(mine) != len(theirs):
+    Args:
+        source_weights: Weights of the other model, (b, h, q, k).
+        heads: Heads to replace.
+        source_heads: Heads of the other model to use instead; the same numbers by default.
+    """
+
+    def edit_fn(weights: Tensor, scores: Scores) -> Tensor:
+        targets = _check_heads(weights, heads)
+        sources = targets if source_heads is None else _check_heads(source_weights, source_heads)
+        same_input = source_weights.shape[0] == weights.shape[0] and source_weights.shape[2:] == weights.shape[2:]
+        if not same_input or len(targets) != len(sources):
             raise UserError(
-                f"weights {tuple(other.shape)} of heads {theirs} cannot stand in for {tuple(weights.shape)} of heads "
-                f"{mine}: both models must read the same tokens"
+                f"weights {tuple(source_weights.shape)} of heads {sources} cannot replace {tuple(weights.shape)} of "
+                f"heads {targets}: both models must read the same tokens"
             )
-        if theirs and max(theirs) >= other.shape[1]:
-            raise UserError(f"the other model has heads 0 to {other.shape[1] - 1} there, and {max(theirs)} was given")
+        if sources and max(sources) >= source_weights.shape[1]:
+            raise UserError(
+                f"the other model has heads 0 to {source_weights.shape[1] - 1} there, and {max(sources)} was given"
+            )
         weights = weights.clone()
-        weights[:, mine] = other[:, theirs].to(weights.dtype)
+        weights[:, targets] = source_weights[:, sources].to(weights.dtype)
         return weights
 
-    return change
+    return edit_fn
 
 
-def _known(weights: Tensor, heads: list[int] | None) -> list[int]:
+def mask_keys(keys: Tensor | list[int], *, renormalize: bool = True) -> Edit:
+    """Set the weights of these keys to zero; the rest is scaled to sum to one (as a mask would do), or left as it is."""
+
+    def edit_fn(weights: Tensor, scores: Scores) -> Tensor:
+        index = torch.as_tensor(keys, device=weights.device)
+        weights = weights.index_fill(-1, index, 0.0)
+        if not renormalize:
+            return weights
+        total = weights.sum(-1, keepdim=True)
+        return torch.where(total > 0, weights / total.clamp(min=torch.finfo(total.dtype).tiny), 0.0)
+
+    return edit_fn
+
+
+def _check_heads(weights: Tensor, heads: list[int] | None) -> list[int]:
     count = weights.shape[1]
     if heads is None:
         return list(range(count))
@@ -112,18 +163,3 @@ def _known(weights: Tensor, heads: list[int] | None) -> list[int]:
         if not 0 <= head < count:
             raise UserError(f"there are heads 0 to {count - 1} here, and {head} was given")
     return heads
-
-
-def hide(keys: Tensor | list[int], *, renormalise: bool = True) -> Edit:
-    """These keys weigh nothing; the others are scaled up to one again (as if hidden before the softmax), or left as
-    they are."""
-
-    def change(weights: Tensor, scores: Scores) -> Tensor:
-        index = torch.as_tensor(keys, device=weights.device)
-        weights = weights.index_fill(-1, index, 0.0)
-        if not renormalise:
-            return weights
-        total = weights.sum(-1, keepdim=True)
-        return torch.where(total > 0, weights / total.clamp(min=torch.finfo(total.dtype).tiny), 0.0)
-
-    return change

@@ -1,8 +1,8 @@
-"""Which heads matter: each is ablated by itself, and the model is measured again.
+"""Which heads matter: the model is evaluated with each head ablated.
 
-    importance(site, head) = measure(without the head) - measure(whole model)        (Michel et al. 2019, section 3.2)
+    importance(layer, head) = metric(without the head) - metric(full model)        (Michel et al. 2019, section 3.2)
 
-Alone means alone: two heads that do the same look unimportant both.
+Heads are ablated one at a time, so two heads that do the same both look unimportant.
 """
 
 from __future__ import annotations
@@ -15,50 +15,68 @@ from torch import nn
 
 from regard.errors import UserError
 from regard.inspect.edit import ablate, edit, uniform
-from regard.inspect.prune import head_count
-from regard.inspect.record import attends
+from regard.inspect.prune import count_heads
+from regard.inspect.record import find_attention_layers
 
 
 @dataclass(frozen=True)
-class Head:
-    """What is measured without a head; head None is the whole site, and `how` "uniform" attention that regards all
-    alike."""
+class HeadImportance:
+    """Metrics with one head changed.
 
-    site: str
+    Attributes:
+        layer: Name of the attention layer.
+        head: Number of the head; None for all heads of the layer.
+        intervention: "ablate", or "uniform" for equal attention to all keys.
+        metrics: Metrics of the changed model.
+        change: Difference from the metrics of the full model.
+    """
+
+    layer: str
     head: int | None
-    how: str
-    measured: dict[str, float]
+    intervention: str
+    metrics: dict[str, float]
     change: dict[str, float]
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def importance(
+def head_importance(
     model: nn.Module,
-    measure: Callable[[], Mapping[str, float]],
+    evaluate: Callable[[], Mapping[str, float]],
     *,
-    sites: str | None = None,
-    whole: bool = True,
-    told: Callable[[int, int], Any] | None = None,
-) -> tuple[dict[str, float], list[Head]]:
-    """What `measure` gives for the whole model, and without each head; with `whole` also without each site, and with
-    uniform attention there. `told` hears how many of how many are done."""
-    found = attends(model, sites)
-    if not found:
+    layers: str | None = None,
+    include_layers: bool = True,
+    on_progress: Callable[[int, int], Any] | None = None,
+) -> tuple[dict[str, float], list[HeadImportance]]:
+    """Evaluate a model without each of its heads.
+
+    Args:
+        model: The model whose heads are ablated.
+        evaluate: Evaluates the model and returns its metrics.
+        layers: Pattern of the layers to consider; all by default.
+        include_layers: Also ablate whole layers, and make their attention uniform.
+        on_progress: Called with the number of evaluations done and their total.
+
+    Returns:
+        Metrics of the full model, and one result per head and layer.
+    """
+    names = find_attention_layers(model, layers)
+    if not names:
         raise UserError(f"{type(model).__name__} has no attention, so no heads")
-    asked: list[tuple[str, int | None, str]] = []
-    for site in found:
-        count = head_count(model, site)
-        asked += [(site, head, "ablate") for head in range(count or 0) if (count or 0) > 1]
-        asked += [(site, None, "ablate"), (site, None, "uniform")] if whole else []
-    before = dict(measure())
-    rows = []
-    for number, (site, head, how) in enumerate(asked):
-        change = uniform() if how == "uniform" else ablate([head] if head is not None else None)
-        with edit(model, site, change):
-            after = dict(measure())
-        rows.append(Head(site, head, how, after, {key: after[key] - before[key] for key in before}))
-        if told is not None:
-            told(number + 1, len(asked))
-    return before, rows
+    tasks: list[tuple[str, int | None, str]] = []
+    for layer in names:
+        count = count_heads(model, layer) or 0
+        tasks += [(layer, head, "ablate") for head in range(count) if count > 1]
+        tasks += [(layer, None, "ablate"), (layer, None, "uniform")] if include_layers else []
+    full = dict(evaluate())
+    results = []
+    for done, (layer, head, intervention) in enumerate(tasks, start=1):
+        edit_fn = uniform() if intervention == "uniform" else ablate([head] if head is not None else None)
+        with edit(model, layer, edit_fn):
+            metrics = dict(evaluate())
+        change = {key: metrics[key] - full[key] for key in full}
+        results.append(HeadImportance(layer, head, intervention, metrics, change))
+        if on_progress is not None:
+            on_progress(done, len(tasks))
+    return full, results

@@ -1,10 +1,10 @@
-"""Do the hops look at the same words? A Aᵀ says, pair by pair, how much of their attention two hops share.
+"""Do the hops of structured attention attend to the same words? A Aᵀ holds the overlap of every pair of hops.
 
-    (A Aᵀ)_ij = Σ_t a_it a_jt                                   0 where no word is regarded by both
+    (A Aᵀ)_ij = Σ_t a_it a_jt                                   0 where no word is attended to by both
     P = ‖A Aᵀ - I‖²_F                                           the penalty of Lin et al. 2017, eq. 8
 
-Two hops that are alike but spread over many words share little by this measure; so what a hop shares with itself (the
-diagonal, 1 where all its attention is on one word) stands beside what it shares with the others.
+Two equal hops that are spread over many words overlap little by this measure. So the overlap of a hop with itself (the
+diagonal, 1 where all its attention is on one word) is reported next to the overlap with the others.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Overlap:
-    """pairs (r, r); between: the mean of its cells off the diagonal; own: the mean of the diagonal; penalty: P."""
+class HopOverlap:
+    """matrix (r, r): A Aᵀ; between_hops: mean off the diagonal; within_hop: mean of the diagonal; penalty: P."""
 
-    pairs: Tensor
-    between: float
-    own: float
+    matrix: Tensor
+    between_hops: float
+    within_hop: float
     penalty: float
 
 
-def hop_overlap(weights: Tensor) -> Overlap:
-    """weights (r, n): the hops of one example."""
+def hop_overlap(weights: Tensor) -> HopOverlap:
+    """Overlap of the hops of one example, weights (r, n)."""
     r = weights.shape[0]
-    pairs = weights @ weights.T
-    own = pairs.diagonal()
-    return Overlap(
-        pairs=pairs,
-        between=float((pairs.sum() - own.sum()) / max(1, r * (r - 1))),
-        own=float(own.mean()),
-        penalty=float((pairs - torch.eye(r, dtype=pairs.dtype)).square().sum()),
+    matrix = weights @ weights.T
+    diagonal = matrix.diagonal()
+    return HopOverlap(
+        matrix=matrix,
+        between_hops=float((matrix.sum() - diagonal.sum()) / max(1, r * (r - 1))),
+        within_hop=float(diagonal.mean()),
+        penalty=float((matrix - torch.eye(r, dtype=matrix.dtype)).square().sum()),
     )

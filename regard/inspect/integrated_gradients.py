@@ -1,13 +1,13 @@
-"""Integrated gradients (Sundararajan et al. 2017, eq. 1): what each token adds to an output, along the straight way
-from no words at all (embeddings of zeros) to the text.
+"""Integrated gradients (Sundararajan et al. 2017, eq. 1): what each token adds to an output, along the straight line from
+embeddings of zeros to the text.
 
     a_t = Σ_d e_td · ∫₀¹ ∂s(α e)/∂e_td dα                Σ_t a_t = s(e) - s(0)
 
-The integral is the mean over the middles of equal steps. It is a measure beside attention, not attention itself.
+The integral is the mean over the midpoints of equal steps.
 
-A token is told apart from others with the same id by a number of its own, which is given to the model in place of the
-id and turned back where an embedding reads it: so the model may regroup its tokens as it likes. A model that does more
-with ids than look them up (n-grams that are hashed or counted) cannot be asked in this way.
+The model receives a unique number instead of each token id, and hooks on its embeddings translate it back. So tokens with
+the same id are distinguished, and the model may regroup its tokens. A model that does more with ids than look up
+embeddings (such as hashing n-grams) is not supported.
 """
 
 from __future__ import annotations
@@ -18,98 +18,107 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-OWN = 1 << 40
-"""Where the numbers of tokens start: above all ids."""
+OFFSET = 1 << 40
+"""The first unique token number: above all ids."""
 
 
 def integrated_gradients(
     model: nn.Module,
     ids: Tensor,
-    score: Callable[[Tensor], Tensor],
+    score_fn: Callable[[Tensor], Tensor],
     *,
     steps: int = 20,
-    rows: int = 10,
+    batch_size: int = 10,
 ) -> Tensor | None:
-    """One number for each of `ids` (n,): `score` runs the model on rows of them (b, n) and gives the outputs asked
-    about, (b,) or (b, questions); the result is (n,) or (questions, n). `rows` steps are taken at once. None where
-    the model needs more of its ids than their embeddings."""
+    """Attribute scores to the tokens of one text.
+
+    Args:
+        model: Its `nn.Embedding` layers are hooked.
+        ids: Token ids, (n,).
+        score_fn: Runs the model on ids (b, n) and returns scores, (b,) or (b, targets).
+        steps: Midpoints of the integral.
+        batch_size: Steps per forward pass.
+
+    Returns:
+        (n,) or (targets, n); None if the model needs more of its ids than their embeddings.
+    """
     n = len(ids)
     with torch.no_grad():
-        plain = score(ids[None])
+        expected = score_fn(ids[None])
     total: Tensor | None = None
     try:
-        with torch.no_grad(), _along(model, ids, torch.ones(1)):
-            again = score(torch.arange(n)[None] + OWN)
-        if not torch.allclose(again, plain, rtol=1e-3, atol=1e-4):
+        with torch.no_grad(), _scaled_embeddings(model, ids, torch.ones(1)):
+            actual = score_fn(torch.arange(n)[None] + OFFSET)
+        if not torch.allclose(actual, expected, rtol=1e-3, atol=1e-4):
             return None
-        middles = (torch.arange(steps) + 0.5) / steps
-        for part in middles.split(rows):
-            with _along(model, ids, part) as way, torch.enable_grad():
-                said = score(torch.arange(len(part) * n).view(len(part), n) + OWN)
-                said = said[:, None] if said.dim() == 1 else said
-                found = torch.stack([way.read(one) for one in said.sum(0)])  # (questions, n)
-            total = found if total is None else total + found
-    except (IndexError, OverflowError):  # such a number is no row of a table
+        midpoints = (torch.arange(steps) + 0.5) / steps
+        for alphas in midpoints.split(batch_size):
+            with _scaled_embeddings(model, ids, alphas) as lookups, torch.enable_grad():
+                scores = score_fn(torch.arange(len(alphas) * n).view(len(alphas), n) + OFFSET)
+                scores = scores[:, None] if scores.dim() == 1 else scores
+                gradients = torch.stack([lookups.attribute(score) for score in scores.sum(0)])  # (targets, n)
+            total = gradients if total is None else total + gradients
+    except (IndexError, OverflowError):  # a unique number is no row of a table
         return None
     assert total is not None
     total = total / steps
-    return total[0] if plain.dim() == 1 else total
+    return total[0] if expected.dim() == 1 else total
 
 
-class _Way:
-    """What was read of the embeddings on the way, to be asked for gradients."""
+class _Lookups:
+    """The scaled embeddings that the model looked up, kept for their gradients."""
 
     def __init__(self, n: int):
-        self.n, self.read_here = n, list[tuple[Tensor, Tensor, Tensor]]()
+        self.n = n
+        self.calls = list[tuple[Tensor, Tensor, Tensor]]()  # scaled, full, token index
 
-    def read(self, output: Tensor) -> Tensor:
-        """Σ_d e_td ∂output/∂e_td for each token, over all steps."""
-        leaves = [leaf for leaf, _, _ in self.read_here]
-        slopes = torch.autograd.grad(output, leaves, retain_graph=True, allow_unused=True)
-        found = torch.zeros(self.n)
-        for (_, whole, token), slope in zip(self.read_here, slopes, strict=True):
-            if slope is not None:
-                found.index_add_(0, token.flatten(), (slope * whole).sum(-1).flatten().float())
-        return found
+    def attribute(self, output: Tensor) -> Tensor:
+        """Σ_d e_td ∂output/∂e_td of each token, summed over all steps."""
+        leaves = [leaf for leaf, _, _ in self.calls]
+        gradients = torch.autograd.grad(output, leaves, retain_graph=True, allow_unused=True)
+        total = torch.zeros(self.n)
+        for (_, embedding, token), gradient in zip(self.calls, gradients, strict=True):
+            if gradient is not None:
+                total.index_add_(0, token.flatten(), (gradient * embedding).sum(-1).flatten().float())
+        return total
 
 
 @contextmanager
-def _along(model: nn.Module, ids: Tensor, part: Tensor) -> Iterator[_Way]:
-    """While inside, token numbers are read as α times their embedding; α is that of the row."""
-    n, way = len(ids), _Way(len(ids))
-    numbers: dict[nn.Module, Tensor] = {}
+def _scaled_embeddings(model: nn.Module, ids: Tensor, alphas: Tensor) -> Iterator[_Lookups]:
+    """Inside, unique token numbers are looked up as alpha times their embedding; each row has its own alpha."""
+    n, lookups = len(ids), _Lookups(len(ids))
+    pending: dict[nn.Module, Tensor] = {}
 
-    def before(module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
-        given = args[0]
-        if not bool((given >= OWN).any()):
-            numbers.pop(module, None)
+    def restore_ids(module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+        numbers = args[0]
+        if not bool((numbers >= OFFSET).any()):
+            pending.pop(module, None)
             return None
-        numbers[module] = given
-        known = torch.where(given >= OWN, ids[(given - OWN).clamp(min=0) % n], given)
-        return (known, *args[1:])
+        pending[module] = numbers
+        return (torch.where(numbers >= OFFSET, ids[(numbers - OFFSET).clamp(min=0) % n], numbers), *args[1:])
 
-    def after(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
-        given = numbers.pop(module, None)
-        if given is None:
+    def scale_output(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
+        numbers = pending.pop(module, None)
+        if numbers is None:
             return None
-        own = given >= OWN
-        number = (given - OWN).clamp(min=0)
-        alpha = torch.where(own, part[(number // n).clamp(max=len(part) - 1)], 1.0)[..., None]
-        whole = torch.where(own[..., None], output.detach(), 0.0)
+        is_token = numbers >= OFFSET
+        index = (numbers - OFFSET).clamp(min=0)
+        alpha = torch.where(is_token, alphas[(index // n).clamp(max=len(alphas) - 1)], 1.0)[..., None]
+        embedding = torch.where(is_token[..., None], output.detach(), 0.0)
         leaf = (alpha * output.detach()).requires_grad_(torch.is_grad_enabled())
         if torch.is_grad_enabled():
-            way.read_here.append((leaf, whole, torch.where(own, number % n, 0)))
+            lookups.calls.append((leaf, embedding, torch.where(is_token, index % n, 0)))
         return leaf
 
     tables = [module for module in model.modules() if isinstance(module, nn.Embedding)]
-    handles = [table.register_forward_pre_hook(before) for table in tables]
-    handles += [table.register_forward_hook(after) for table in tables]
+    handles = [table.register_forward_pre_hook(restore_ids) for table in tables]
+    handles += [table.register_forward_hook(scale_output) for table in tables]
     training = {module: module.training for module in model.modules()}
     model.eval()
     try:
-        yield way
+        yield lookups
     finally:
         for handle in handles:
             handle.remove()
-        for module, was in training.items():
-            module.training = was
+        for module, was_training in training.items():
+            module.training = was_training

@@ -1,9 +1,9 @@
-"""Take heads out for good: what they read is multiplied by zero where the heads are joined.
+"""Remove heads for good: the columns of the output projection that belong to them become zero.
 
-    out = W_O [head_1; ...; head_h]        the columns of W_O that belong to the head become 0
+    out = W_O [head_1; ...; head_h]
 
-The model keeps its shape and is saved like any other; it says what it would with the head ablated, always. (Michel et
-al. 2019, Are Sixteen Heads Really Better than One?, section 4.)
+The model keeps its shape and is saved like any other. Its output is that with the heads ablated. (Michel et al. 2019, Are
+Sixteen Heads Really Better than One?, section 4.)
 """
 
 from __future__ import annotations
@@ -14,26 +14,34 @@ import torch
 from torch import nn
 
 from regard.errors import UserError
-from regard.inspect.record import attends
+from regard.inspect.record import find_attention_layers
 
 
-def prune(model: nn.Module, site: str, heads: Sequence[int]) -> None:
-    """The heads at this site read nothing from now on."""
-    attends(model, site)
-    layer = model.get_submodule(site.rpartition(".")[0])
-    out, count = getattr(layer, "out", None), head_count(model, site)
-    if not isinstance(out, nn.Linear) or count is None:
-        raise UserError(f"the heads at {site} are not joined by a matrix, so that none can be taken out; use `ablate`")
+def prune(model: nn.Module, layer: str, heads: Sequence[int]) -> None:
+    """Prune these heads of an attention layer, in place."""
+    find_attention_layers(model, layer)
+    owner, count = _owner(model, layer), count_heads(model, layer)
+    projection = getattr(owner, "out_proj" if isinstance(owner, nn.MultiheadAttention) else "out", None)
+    if not isinstance(projection, nn.Linear) or count is None:
+        raise UserError(f"{layer} has no output projection, so its heads cannot be pruned; use `ablate`")
     for head in heads:
         if not 0 <= head < count:
-            raise UserError(f"{site} has heads 0 to {count - 1}, and {head} was given")
-        width = out.in_features // count
+            raise UserError(f"{layer} has heads 0 to {count - 1}, and {head} was given")
+        width = projection.in_features // count
         with torch.no_grad():
-            out.weight[:, head * width : (head + 1) * width] = 0.0
+            projection.weight[:, head * width : (head + 1) * width] = 0.0
 
 
-def head_count(model: nn.Module, site: str) -> int | None:
-    """How many heads attend at a site, where its layer says so."""
-    layer = model.get_submodule(site.rpartition(".")[0])
-    heads = getattr(getattr(layer, "mechanism", None), "heads", None)
+def count_heads(model: nn.Module, layer: str) -> int | None:
+    """Number of heads of an attention layer; None if it has no heads."""
+    owner = _owner(model, layer)
+    if isinstance(owner, nn.MultiheadAttention):
+        return owner.num_heads
+    heads = getattr(getattr(owner, "mechanism", None), "heads", None)
     return heads if isinstance(heads, int) else None
+
+
+def _owner(model: nn.Module, layer: str) -> nn.Module:
+    """The module with the projections: torch's layer itself, or the parent of an `Attend`."""
+    module = model.get_submodule(layer)
+    return module if isinstance(module, nn.MultiheadAttention) else model.get_submodule(layer.rpartition(".")[0])

@@ -1,136 +1,184 @@
-"""Look at attention while a model runs, without slowing it when nobody looks.
+"""Record the attention weights of a model while it runs.
 
-    with record(model) as seen:
+    output, attention = run_with_attention(model, ids)
+    attention["layers.0.attention.attend"]      # weights of this layer, (b, h, q, k)
+
+    with record(model, "layers.0.*") as recording:     # several calls, or some layers only
         model(ids)
-    seen["layers.0.attention.attend"]      # the weights there, (b, h, q, k)
 
-Each `Attend` gets a hook that recomputes the weights from what it was given, by the same pure `weights()` that
-defines them. The model itself has no branch for this and keeps its fused kernels. Dropout is off while recording.
+Every `Attend` and `nn.MultiheadAttention` gets a forward hook that recomputes the weights from its inputs. The model has
+no branch for this and keeps its fused kernels. Dropout is off while recording.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention.masks import Mask
-from regard.attention.scores import Attend, Scores
-from regard.attention.token_positions import At, Places
-from regard.errors import UserError, nearest
-from regard.inspect.edit import edited
+from regard.attention.token_positions import PositionIds, QueryKeyPositions
+from regard.errors import UserError, did_you_mean
+from regard.inspect.edit import AttentionLayer, apply_edits, attention_inputs, run_eagerly
 
 
 @dataclass(frozen=True)
-class Call:
-    """One act of attention: where, the weights (b, h, q, k), where queries and keys stood, what was hidden."""
+class AttentionCall:
+    """One call of an attention layer: its weights (b, h, q, k), the positions of queries and keys, and the mask."""
 
-    site: str
+    layer: str
     weights: Tensor
-    places: Places
+    qk_positions: QueryKeyPositions
     mask: Mask | None
-    order: int
 
 
-@dataclass
-class Recording:
-    """All calls, in the order they happened."""
+@dataclass(eq=False, repr=False)
+class Recording(Mapping[str, Tensor]):
+    """Attention weights (b, h, q, k) by layer name, in the order of the calls.
 
-    calls: list[Call] = field(default_factory=list)
-    passed: list[str] = field(default_factory=list)
-    """Sites where a map would have had more cells than asked for."""
+    Attributes:
+        calls: Every call. A layer has several if it runs once per decoding step or per group of sentences.
+        skipped: Layers whose maps had more than `max_cells` cells.
+    """
+
+    calls: list[AttentionCall] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
 
     @property
-    def sites(self) -> list[str]:
-        """Where attention happened, in the order of the first call."""
-        return list(dict.fromkeys(call.site for call in self.calls))
+    def layers(self) -> list[str]:
+        """Names of the recorded layers, in the order of their first call."""
+        return list(dict.fromkeys(call.layer for call in self.calls))
 
-    def at(self, site: str) -> list[Call]:
-        """The calls of one site: several where it is called for each step or each group of sentences."""
-        if site not in self.sites:
-            raise UserError(f"no attention was recorded at {site!r}; {nearest(site, self.sites)}")
-        return [call for call in self.calls if call.site == site]
+    def calls_of(self, layer: str) -> list[AttentionCall]:
+        """All calls of one layer."""
+        if layer not in self.layers:
+            raise UserError(f"no attention was recorded at {layer!r}; {did_you_mean(layer, self.layers)}")
+        return [call for call in self.calls if call.layer == layer]
 
-    def __getitem__(self, site: str) -> Tensor:
-        """The weights of a site that was called once."""
-        calls = self.at(site)
+    def __getitem__(self, layer: str) -> Tensor:
+        """Weights of a layer that was called once."""
+        calls = self.calls_of(layer)
         if len(calls) != 1:
-            raise UserError(f"{site!r} was called {len(calls)} times; use .at({site!r}) and choose")
+            raise UserError(f"{layer!r} was called {len(calls)} times; use .calls_of({layer!r}) and choose one")
         return calls[0].weights
 
+    def __contains__(self, layer: object) -> bool:
+        return layer in self.layers
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.layers)
+
     def __len__(self) -> int:
-        return len(self.calls)
+        return len(self.layers)
+
+    def __repr__(self) -> str:
+        lines = [f"  {call.layer}: {tuple(call.weights.shape)}" for call in self.calls]
+        return "\n".join([f"Recording of {len(self.calls)} attention calls, (batch, heads, queries, keys):", *lines])
 
 
-def attends(model: nn.Module, sites: str | Iterable[str] | None = None) -> dict[str, Attend]:
-    """Every place of a model where attention happens, by name; `sites` are names or patterns such as "layers.*"."""
-    found = {name: module for name, module in model.named_modules() if isinstance(module, Attend)}
-    if sites is None:
-        return found
-    patterns = [sites] if isinstance(sites, str) else list(sites)
+def find_attention_layers(
+    model: nn.Module, layers: str | Iterable[str] | None = None
+) -> dict[str, AttentionLayer]:
+    """Attention layers of a model by name.
+
+    Args:
+        model: Any module that contains `Attend` or `nn.MultiheadAttention`.
+        layers: Names or patterns such as "layers.*"; all layers by default.
+    """
+    modules = {name: module for name, module in model.named_modules() if isinstance(module, AttentionLayer)}
+    if layers is None:
+        return modules
+    patterns = [layers] if isinstance(layers, str) else list(layers)
     for pattern in patterns:
-        if not any(fnmatch(name, pattern) for name in found):
-            raise UserError(f"the model has no attention at {pattern!r}; {nearest(pattern, found)}")
-    return {name: module for name, module in found.items() if any(fnmatch(name, p) for p in patterns)}
+        if not any(fnmatch(name, pattern) for name in modules):
+            raise UserError(f"the model has no attention at {pattern!r}; {did_you_mean(pattern, modules)}")
+    return {name: module for name, module in modules.items() if any(fnmatch(name, p) for p in patterns)}
 
 
 @contextmanager
 def record(
     model: nn.Module,
-    sites: str | Iterable[str] | None = None,
+    layers: str | Iterable[str] | None = None,
     *,
     heads: list[int] | None = None,
     dtype: torch.dtype | None = None,
-    most: int | None = None,
+    max_cells: int | None = None,
 ) -> Iterator[Recording]:
-    """Record the weights at the given sites (all by default), of the given heads, kept in the given precision. Maps of
-    more than `most` cells (queries times keys, of one head) are passed over, their weights never computed."""
-    chosen = attends(model, sites)
-    if not chosen:
-        raise UserError(f"{type(model).__name__} has no attention to record")
+    """Record attention weights while the model runs inside the `with` block.
+
+    Args:
+        model: A regard model, or any module with `nn.MultiheadAttention` such as `nn.TransformerEncoder`.
+        layers: Names or patterns of the layers to record; all by default.
+        heads: Heads to keep; all by default.
+        dtype: Precision of the recorded weights; that of the model by default.
+        max_cells: Maps with more cells (queries times keys, of one head) are skipped and never computed.
+    """
+    modules = find_attention_layers(model, layers)
+    if not modules:
+        raise UserError(
+            f"{type(model).__name__} has no attention to record: it contains no regard attention layer and no "
+            "torch.nn.MultiheadAttention"
+        )
     recording = Recording()
 
-    def listen(site: str, module: Attend):
-        def hook(_: nn.Module, args: tuple, kwargs: dict, output: Tensor) -> None:
-            scores, _value, mask = given(*args, **kwargs)
-            if most is not None and count(scores.places.q_at) * count(scores.places.k_at) > most:
-                if site not in recording.passed:
-                    recording.passed.append(site)
-                return
+    def make_hook(layer: str) -> Callable[..., None]:
+        def hook(module: AttentionLayer, args: tuple, kwargs: dict[str, Any], output: Any) -> None:
             with torch.no_grad():
-                weights = edited(module, scores.weights(mask), scores)
+                scores, _, mask = attention_inputs(module, args, kwargs)
+                positions = scores.qk_positions
+                if max_cells is not None and _length(positions.q_pos) * _length(positions.k_pos) > max_cells:
+                    if layer not in recording.skipped:
+                        recording.skipped.append(layer)
+                    return
+                weights = apply_edits(module, scores.weights(mask), scores)
                 if heads is not None:
                     weights = weights[:, heads]
-                weights = weights.detach().to(dtype or weights.dtype)
-            recording.calls.append(Call(site, weights, scores.places, mask, len(recording)))
+            recording.calls.append(AttentionCall(layer, weights.to(dtype or weights.dtype), positions, mask))
 
-        return module.register_forward_hook(hook, with_kwargs=True)
+        return hook
 
     training = {module: module.training for module in model.modules()}
-    handles = [listen(site, module) for site, module in chosen.items()]
+    handles = [m.register_forward_hook(make_hook(name), with_kwargs=True) for name, m in modules.items()]
     model.eval()
     try:
-        # Hooks added after a compiled call are skipped in silence, so compiled models run eagerly while recorded.
-        with torch.compiler.set_stance("force_eager"):
+        with run_eagerly():
             yield recording
     finally:
         for handle in handles:
             handle.remove()
-        for module, was in training.items():
-            module.training = was
-    if not recording.calls and not recording.passed:
+        for module, was_training in training.items():
+            module.training = was_training
+    if not recording.calls and not recording.skipped:
         raise UserError("nothing was recorded: call the model inside `with record(model)`")
 
 
-def given(scores: Scores, value: Tensor, mask: Mask | None = None) -> tuple[Scores, Tensor, Mask | None]:
-    """The arguments of Attend.forward by their places, however they were passed."""
-    return scores, value, mask
+def run_with_attention(model: nn.Module, *args: Any, **kwargs: Any) -> tuple[Any, Recording]:
+    """Run a model once and return its output with the attention weights of every layer.
+
+    Args:
+        model: A regard model, or any module with `nn.MultiheadAttention` such as `nn.TransformerEncoder`.
+        *args: Passed to the model.
+        **kwargs: Passed to the model.
+
+    Returns:
+        The model's output (without dropout), and its attention weights (b, h, q, k) by layer name.
+
+    Example:
+        >>> import torch, regard
+        >>> encoder = torch.nn.TransformerEncoderLayer(8, nhead=2, batch_first=True)
+        >>> output, attention = regard.run_with_attention(encoder, torch.randn(3, 5, 8))
+        >>> attention["self_attn"].shape
+        torch.Size([3, 2, 5, 5])
+    """
+    with record(model) as recording:
+        output = model(*args, **kwargs)
+    return output, recording
 
 
-def count(at: At) -> int:
-    """How many places."""
-    return at.shape[-1] if isinstance(at, Tensor) else len(at)
+def _length(position_ids: PositionIds) -> int:
+    return position_ids.shape[-1] if isinstance(position_ids, Tensor) else len(position_ids)

@@ -1,8 +1,8 @@
-"""Attention through the layers: how much of each input token is in each place, if attention were all that moves it.
+"""Attention rollout: how much of each input token is in each position, if only attention moved information.
 
     Ã_l = (mean over heads of A_l + I) / 2          R_l = Ã_l R_{l-1},  R_0 = I          (Abnar and Zuidema 2020, eq. 1)
 
-The I is the way round attention (the residual). Rows stay sums of one.
+I is the residual connection. Rows keep their sum of one.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from regard.inspect.attention_maps import AttentionMap
 
 
 def rollout(layers: Sequence[Tensor]) -> Tensor:
-    """Weights (h, n, n) of each layer, the first first, to (layers, n, n): up to each of them."""
+    """Roll out the weights (h, n, n) of each layer, first layer first: (layers, n, n), up to and including each."""
     n = layers[0].shape[-1]
-    same = torch.eye(n, dtype=layers[0].dtype)
-    reached, found = same, []
+    identity = torch.eye(n, dtype=layers[0].dtype)
+    current, results = identity, []
     for weights in layers:
         mean = weights.mean(0)
-        seen = mean.sum(-1, keepdim=True)  # a place that may see nothing keeps what it has
-        step = torch.where(seen > 0, (mean / seen.clamp(min=1e-12) + same) / 2, same)
-        reached = step @ reached
-        found.append(reached)
-    return torch.stack(found)
+        total = mean.sum(-1, keepdim=True)  # a query with no allowed key keeps its own token
+        step = torch.where(total > 0, (mean / total.clamp(min=1e-12) + identity) / 2, identity)
+        current = step @ current
+        results.append(current)
+    return torch.stack(results)
 
 
-def stacked(found: Sequence[AttentionMap], axis: str = "tokens") -> list[AttentionMap]:
-    """The maps in which a sequence regards itself, layer by layer."""
-    return [m for m in found if m.rows == m.columns == axis and m.weights.shape[1] == m.weights.shape[2]]
+def self_attention_maps(maps: Sequence[AttentionMap], axis: str = "tokens") -> list[AttentionMap]:
+    """The maps in which a sequence attends to itself, layer by layer."""
+    return [m for m in maps if m.rows == m.columns == axis and m.weights.shape[1] == m.weights.shape[2]]

@@ -1,11 +1,11 @@
-"""One weight for each token: the attention that reaches the output, along the way from the document to its words.
+"""One weight per token: the attention from the document to its words.
 
-    one level     the weights of the pooling layer (the mean over heads and hops)
-    two levels    weight of the sentence × weight of the word in it (Yang et al. 2016, figure 5); where sentences are
-                  read twice, onward and back, the mean of both
-    a committee   the mean over its members, whose sites start with `members.0.`, `members.1.`, ...
+    one level     the weights of the pooling layer (mean over heads and hops)
+    two levels    weight of the sentence × weight of the word in it (Yang et al. 2016, figure 5); if sentences are
+                  read in both directions, the mean of both
+    an ensemble   the mean over its members, whose layers start with `members.0.`, `members.1.`, ...
 
-It is a picture of where the last reading happens, not a proof of what decided; `faithfulness` measures the difference.
+This is where the last layer attends to, not a proof of what decided; `faithfulness` measures the difference.
 """
 
 from __future__ import annotations
@@ -21,55 +21,69 @@ from regard.inspect.attention_maps import AttentionMap
 
 
 @dataclass(frozen=True)
-class Explanation:
-    """tokens (n,) sum to one; where the model reads in two levels, sentences (s,) and `within` (n,), the weight of each
-    token in its own sentence; where it reads several times, hops (r, n); how, in words for the reader."""
+class TokenAttribution:
+    """Attention weights of the tokens of one text.
 
-    tokens: Tensor
-    sentences: Tensor | None
-    how: str
-    within: Tensor | None = None
-    hops: Tensor | None = None
+    Attributes:
+        token_weights: (n,), sum to one.
+        sentence_weights: (s,), in models with two levels.
+        description: How the weights were computed, for the reader.
+        within_sentence: (n,), the weight of each token in its own sentence.
+        hop_weights: (r, n), in models with several hops.
+    """
+
+    token_weights: Tensor
+    sentence_weights: Tensor | None
+    description: str
+    within_sentence: Tensor | None = None
+    hop_weights: Tensor | None = None
 
 
-def token_attribution(found: list[AttentionMap]) -> Explanation | None:
-    """What the output read, or None where nothing reads for the document as a whole."""
+def token_attribution(maps: list[AttentionMap]) -> TokenAttribution | None:
+    """Attribute the output to the tokens; None if no layer pools the document."""
     members: dict[str, list[AttentionMap]] = defaultdict(list)
-    for one in found:
-        members[re.sub(r"^(members\.\d+\.)?.*", r"\1", one.site)].append(one)
-    each = [spoken for maps in members.values() if (spoken := _explain(maps)) is not None]
-    return each[0] if len(each) == 1 else _mean(each) if each else None
+    for attention_map in maps:
+        members[re.sub(r"^(members\.\d+\.)?.*", r"\1", attention_map.layer)].append(attention_map)
+    results = [result for member in members.values() if (result := _attribute(member)) is not None]
+    return results[0] if len(results) == 1 else _mean(results) if results else None
 
 
-def _mean(each: list[Explanation]) -> Explanation:
-    """Of members of one design, so they have the same parts."""
+def _mean(results: list[TokenAttribution]) -> TokenAttribution:
+    """Mean over members of one architecture, which have the same fields."""
 
-    def mean(parts: list[Tensor | None]) -> Tensor | None:
-        given = [part for part in parts if part is not None]
-        return torch.stack(given).mean(0) if given else None
+    def mean(name: str) -> Tensor | None:
+        tensors = [tensor for result in results if (tensor := getattr(result, name)) is not None]
+        return torch.stack(tensors).mean(0) if tensors else None
 
-    tokens, sentences = torch.stack([e.tokens for e in each]).mean(0), mean([e.sentences for e in each])
-    within = mean([e.within for e in each])
-    hops = [e.hops for e in each if e.hops is not None]
-    how = f"{each[0].how}, mean of {len(each)} members"
-    return Explanation(tokens, sentences, how, within=within, hops=torch.cat(hops) if hops else None)
+    token_weights = mean("token_weights")
+    assert token_weights is not None
+    hops = [result.hop_weights for result in results if result.hop_weights is not None]
+    return TokenAttribution(
+        token_weights,
+        mean("sentence_weights"),
+        f"{results[0].description}, mean of {len(results)} members",
+        within_sentence=mean("within_sentence"),
+        hop_weights=torch.cat(hops) if hops else None,
+    )
 
 
-def _explain(found: list[AttentionMap]) -> Explanation | None:
-    ends = [m for m in found if m.rows in ("document", "hops")]
-    if not ends:
+def _attribute(maps: list[AttentionMap]) -> TokenAttribution | None:
+    pooling = [m for m in maps if m.rows in ("document", "hops")]
+    if not pooling:
         return None
-    top = ends[-1].weights.mean((0, 1))
-    if ends[-1].columns == "tokens":
-        hops = ends[-1].weights.flatten(0, 1)
-        how = "the weights with which the last layer's words are pooled"
+    last = pooling[-1]
+    weights = last.weights.mean((0, 1))
+    if last.columns == "tokens":
+        hops = last.weights.flatten(0, 1)
+        description = "weights with which the last layer pools the words"
         if len(hops) == 1:
-            return Explanation(top, None, how)
-        return Explanation(top, None, f"{how}, mean of {len(hops)} hops", hops=hops)
-    below = [m for m in found if m.rows == ends[-1].columns and m.columns == "tokens"]
-    if not below:
+            return TokenAttribution(weights, None, description)
+        return TokenAttribution(weights, None, f"{description}, mean of {len(hops)} hops", hop_weights=hops)
+    word_maps = [m for m in maps if m.rows == last.columns and m.columns == "tokens"]
+    if not word_maps:
         return None
-    words = torch.stack([m.weights.mean(0) for m in below]).mean(0)
-    how = "weight of the sentence times weight of the word in it"
-    how = f"{how}, mean of {len(below)} readings" if len(below) > 1 else how
-    return Explanation(top @ words, top, how, within=words.sum(0))
+    words = torch.stack([m.weights.mean(0) for m in word_maps]).mean(0)
+    description = "weight of the sentence times weight of the word in it"
+    if len(word_maps) > 1:
+        description = f"{description}, mean of {len(word_maps)} readings"
+    return TokenAttribution(weights @ words, weights, description, within_sentence=words.sum(0))

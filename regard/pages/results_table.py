@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from regard.errors import UserError, nearest
+from regard.errors import UserError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def cells(table: dict[str, Any]) -> list[list[Cell]]:
 def _column(column: dict[str, Any], rows: list[dict[str, Any]]) -> list[Cell]:
     kind, best = column.get("format") or "text", column.get("best")
     if kind not in FORMATS:
-        raise UserError(f"column {column['key']!r} has format {kind!r}; {nearest(kind, FORMATS)}")
+        raise UserError(f"column {column['key']!r} has format {kind!r}; {did_you_mean(kind, FORMATS)}")
     if best not in (None, "max", "min"):
         raise UserError(f"column {column['key']!r} has best {best!r}; expected 'max', 'min' or nothing")
     values = [row.get(column["key"]) for row in rows]

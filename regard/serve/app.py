@@ -22,7 +22,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import BaseModel, Field
 
-from regard.errors import UserError, nearest
+from regard.errors import UserError, did_you_mean
 from regard.pages.assets import document
 from regard.serve.auth import Guard
 from regard.serve.limits import Limits
@@ -73,7 +73,7 @@ def make_app(
         if name is None:
             return next(iter(crews.values()))
         if name not in crews:
-            raise UserError(f"no model {name!r} is served; {nearest(name, crews)}")
+            raise UserError(f"no model {name!r} is served; {did_you_mean(name, crews)}")
         return crews[name]
 
     def fitting(text: str) -> str:
@@ -202,7 +202,7 @@ def _served(spec: str, crews: Mapping[str, Crew]) -> str:
     _, _, rest = spec.partition(":")
     name, _, where = rest.partition(":")
     if name not in crews:
-        raise UserError(f"heads are swapped with a model that is served, and {name!r} is none; {nearest(name, crews)}")
+        raise UserError(f"heads are swapped with a model that is served, and {name!r} is none; {did_you_mean(name, crews)}")
     return f"swap:{crews[name].folder}:{where}"
 
 

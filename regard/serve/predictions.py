@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from regard.config.messages import muted
 from regard.errors import UserError
 from regard.hub.load_any import Imported, changes_of, subject_of
 from regard.tasks.classify.look import Look
@@ -15,10 +16,11 @@ MARK = "[MASK]"
 def predictions(model: Any, texts: Sequence[str]) -> list[dict[str, Any]]:
     """Of each text {"answer": ...} or {"error": ...}; a text that cannot be read spoils no other."""
     answer = _way(model)
-    try:
-        return [{"answer": found} for found in answer(texts)]
-    except UserError:
-        return [_alone(answer, text) for text in texts]
+    with muted():
+        try:
+            return [{"answer": found} for found in answer(texts)]
+        except UserError:
+            return [_alone(answer, text) for text in texts]
 
 
 def _alone(answer: Callable[[Sequence[str]], list[dict[str, Any]]], text: str) -> dict[str, Any]:
@@ -35,7 +37,7 @@ def _way(model: Any) -> Callable[[Sequence[str]], list[dict[str, Any]]]:
     if "predict" in verbs:
         return lambda texts: [said.as_dict() for said in model.predict(list(texts))]
     if "translate" in verbs:
-        return lambda texts: [said.as_dict() for said in model.translate_all(list(texts), say=_silent)]
+        return lambda texts: [said.as_dict() for said in model.translate_all(list(texts))]
     if "fill" in verbs or "generate" in verbs:
         return lambda texts: [_word(model, text) for text in texts]
     raise UserError(f"a run of {model.settings.task!r} has nothing to predict")
@@ -44,7 +46,7 @@ def _way(model: Any) -> Callable[[Sequence[str]], list[dict[str, Any]]]:
 def _word(model: Any, text: str) -> dict[str, Any]:
     """The likeliest missing words, or next words."""
     if "fill" in model.verbs and MARK in text:
-        return {"fill": [[guess.as_dict() for guess in guesses] for guesses in model.fill(text, say=_silent)]}
+        return {"fill": [[guess.as_dict() for guess in guesses] for guesses in model.fill(text)]}
     asked = subject_of(model, text)
     return {"label": asked.labels[0], "probabilities": asked.chances()}
 
@@ -69,7 +71,3 @@ def looked(
     if evidence:
         seen = seen.against(*evidence)
     return {"html": seen.html()} if form == "html" else {"data": seen.data}
-
-
-def _silent(line: str) -> None:
-    pass

@@ -7,9 +7,10 @@ from typing import Any
 
 from torch import nn
 
+from regard.config.messages import show_messages
 from regard.data.tokenizer import Tokenizer
 from regard.errors import UserError
-from regard.models.linear_text_model import Fits, Fitted
+from regard.models.linear_text_model import FittableConfig, FittedModel
 from regard.tasks.base import kind
 from regard.tasks.model_card import card
 from regard.tasks.run_dir import read_config, settings_of, write_config
@@ -20,7 +21,9 @@ from regard.training.checkpoint import load_weights, save_weights
 class Run:
     """`Run.load(folder)` opens a run of any task; nothing in the folder is executed."""
 
-    def __init__(self, folder: Path | None, config: dict[str, Any], model: nn.Module | Fitted, words: Tokenizer | None):
+    def __init__(
+        self, folder: Path | None, config: dict[str, Any], model: nn.Module | FittedModel, words: Tokenizer | None
+    ):
         self.folder, self.config, self.model, self.tokenizer = folder, config, model, words
         self.settings: Any = settings_of(config)
         if isinstance(model, nn.Module):
@@ -29,19 +32,22 @@ class Run:
     @staticmethod
     def load(folder: str | Path) -> Any:
         """The run in a folder: a Classifier, a LanguageModel, as its task is."""
+        show_messages()
         folder = Path(folder)
         config = read_config(folder)
         settings = settings_of(config)
         if not (folder / "model.safetensors").is_file():
             raise UserError(f"{folder} holds no trained weights yet: train it further with --resume --out {folder}")
         made = kind(settings.task)
-        if isinstance(settings.model, Fits):
+        if isinstance(settings.model, FittableConfig):
             return made.RUN(folder, config, settings.model.load(folder), None)
         model = made.net(settings, config)
         load_weights(model, folder / "model.safetensors")
         words = Tokenizer.load(folder)
-        if words.size != config["vocab"]:
-            raise UserError(f"{folder}/tokenizer.json has {words.size} tokens, and the model knows {config['vocab']}")
+        if words.vocab_size != config["vocab"]:
+            raise UserError(
+                f"{folder}/tokenizer.json has {words.vocab_size} tokens, and the model knows {config['vocab']}"
+            )
         return made.RUN(folder, config, model, words)
 
     from_pretrained = load

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from regard.config import specs
 from regard.config.settings import LENGTHS, Settings, build, seconds, spelled_out
-from regard.errors import UserError, nearest
+from regard.errors import UserError, did_you_mean
 from regard.tasks.base import kind
 
 S = TypeVar("S", bound=Settings)
@@ -52,7 +52,7 @@ def resolve(task: str, tree: Mapping[str, Any]) -> Settings:
     known = [f.name for f in dataclasses.fields(made.SETTINGS) if f.name not in ("task", "model_name")]
     for key in tree:
         if key not in known:
-            raise UserError(f"unknown setting {key!r}; {nearest(str(key), known)}")
+            raise UserError(f"unknown setting {key!r}; {did_you_mean(str(key), known)}")
     length = tree.get("train")
     if isinstance(length, Mapping) and str(length.get("budget")).lower() not in ("none", "null"):
         tree["train"] = {**length, "budget": seconds(length["budget"])}

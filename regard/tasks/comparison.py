@@ -6,28 +6,20 @@ test items, so that means, perplexities, F1 and BLEU are resampled and tested in
 
 from __future__ import annotations
 
-import importlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import load_file
 
-from regard.config import specs
-
-CONTESTS = {
-    "classify": "regard.tasks.classify.compare",
-    "language": "regard.tasks.language.compare",
-    "translate": "regard.tasks.translate.compare",
-    "recall": "regard.tasks.recall.compare",
-    "caption": "regard.tasks.caption.compare",
-}
+from regard.errors import UserError
+from regard.tasks.base import get_task
 
 Metric = Callable[[np.ndarray], np.ndarray]
 PARTS = ("train", "valid", "test")
-Say = Callable[[str], Any]
 
 
 @dataclass(frozen=True)
@@ -53,55 +45,72 @@ class Scored:
     said: Sequence[Any] = field(default_factory=list)
 
 
-class Contest(Protocol):
-    @property
-    def MEASURES(self) -> tuple[Measure, ...]:
-        """The first one ranks, unless another is named."""
-        ...
+class ComparisonAdapter(ABC):
+    """What `regard.compare` needs of a task: split the data into three fixed parts, and score each test item of a run.
 
-    @property
-    def JUDGED(self) -> bool:
-        """Whether a look can be judged by the class's chance without the words attended to."""
-        ...
+    Attributes:
+        metrics: The first one ranks, unless the user names another.
+        measures_faithfulness: Whether `look` can measure the drop in probability without the most attended words.
+        quality_name: What `item_quality` returns; "" if an item is just right or wrong.
+    """
 
-    @property
-    def QUALITY(self) -> str:
-        """What `quality` gives, in a word or two; "" where items are right or wrong."""
-        ...
+    metrics: tuple[Measure, ...]
+    measures_faithfulness: bool = False
+    quality_name: str = ""
 
-    def deal(self, settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path, say: Say) -> dict:
-        """Read what the settings name and write `folder`/train..., valid... and test...; facts for the report: how
-        many items each part has, and how many stand in two."""
-        ...
+    @abstractmethod
+    def split_data(
+        self, settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path
+    ) -> dict[str, Any]:
+        """Read the data and write `folder`/train..., valid... and test...
 
-    def data(self, folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings `data` of a run on these parts, of which `deal` gave the facts."""
-        ...
+        Args:
+            settings: The settings that name the data.
+            test: Files of the test part; None to hold out a part of the training data.
+            share: The fraction to hold out.
+            seed: Seed of the split.
+            folder: Where the parts are written.
 
-    def score(self, run: Any, folder: Path, say: Say) -> Scored:
-        """The run on the test part."""
-        ...
+        Returns:
+            Facts for the report: how many items each part has, and how many are in two parts.
+        """
 
-    def ask(self, run: Any, folder: Path, count: int) -> list[Callable[[], Any]]:
-        """So many single questions from the validation part, for the time that an answer takes."""
-        ...
+    @abstractmethod
+    def data_settings(self, folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings `data` of a run on these parts, whose facts `split_data` returned."""
+
+    @abstractmethod
+    def score(self, run: Any, folder: Path) -> Scored:
+        """Score each item of the test part."""
+
+    @abstractmethod
+    def latency_queries(self, run: Any, folder: Path, count: int) -> list[Callable[[], Any]]:
+        """Single predictions for items of the validation part, to measure the time of one."""
 
     def look(self, run: Any, folder: Path, item: int, faithful: bool) -> dict[str, Any] | None:
-        """What the run looks at in a test item, as data of the viewer; None where there is nothing to see."""
-        ...
+        """The attention of the run on a test item, as data of the viewer; None if there is nothing to show."""
+        return None
 
-    def quality(self, file: Path) -> np.ndarray:
-        """How well a run, of which `file` keeps the scores, did on each test item: the more the better."""
-        ...
+    @abstractmethod
+    def item_quality(self, file: Path) -> np.ndarray:
+        """How good a run was on each test item, (items,); higher is better.
 
-    def items(self, folder: Path, numbers: Sequence[int], runs: Sequence[Any]) -> list[dict[str, Any]]:
-        """Test items for people: {"text": ..., "truth": ...}; with "said" of each run, where that is not kept with the
-        scores, and "asked", a text to be looked at instead of the item."""
-        ...
+        Args:
+            file: The file with the scores of the run.
+        """
+
+    @abstractmethod
+    def describe_items(self, folder: Path, numbers: Sequence[int], runs: Sequence[Any]) -> list[dict[str, Any]]:
+        """Test items as text: {"text": ..., "truth": ...}, with "said" of each run where the scores do not contain it,
+        and with "asked", a text to look at in place of the item."""
 
 
-def contest(task: str) -> Contest:
-    return cast(Contest, importlib.import_module(specs.find("task that can be compared", task, CONTESTS)))
+def get_comparison(task: str) -> ComparisonAdapter:
+    """The comparison adapter of a task. Raises UserError where its runs cannot be compared."""
+    adapter = get_task(task).build_comparison()
+    if adapter is None:
+        raise UserError(f"runs of the task {task!r} cannot be compared")
+    return adapter
 
 
 def stats_of(file: Path, measure: str) -> np.ndarray:

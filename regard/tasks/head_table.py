@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+import logging
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -15,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from regard.data import parallel_text
-from regard.data.read_table import read
+from regard.data.read_table import read_table
 from regard.errors import UserError
 from regard.explain.subject import must_attend
-from regard.inspect import Head, attends, importance
+from regard.inspect import HeadImportance, find_attention_layers, head_importance
 from regard.inspect import prune as prune_heads
 from regard.tasks.classify import objective
 from regard.tasks.classify.metrics import measures
@@ -26,6 +27,8 @@ from regard.tasks.classify.run import Classifier, as_numbers, encoded
 from regard.tasks.language.run import LanguageModel
 from regard.tasks.translate.objective import measure
 from regard.tasks.translate.run import Translator
+
+logger = logging.getLogger(__name__)
 
 SHOWN = ("loss", "accuracy")
 MOST_LETTERS = 16  # of a token, about
@@ -36,7 +39,7 @@ class Importance:
     """`whole` is measured on the whole run; `rows` without each head, the most important first."""
 
     whole: dict[str, float]
-    rows: list[Head]
+    rows: list[HeadImportance]
 
     def as_dict(self) -> dict[str, Any]:
         return {"whole": self.whole, "rows": [row.as_dict() for row in self.rows]}
@@ -55,19 +58,19 @@ class Importance:
             writer.writerow(["site", "head", "how", *names, *(f"change of {name}" for name in names)])
             for row in self.rows:
                 head = "" if row.head is None else row.head
-                writer.writerow([row.site, head, row.how, *row.measured.values(), *row.change.values()])
+                writer.writerow([row.layer, head, row.intervention, *row.metrics.values(), *row.change.values()])
         return path
 
     def __str__(self) -> str:
         names = list(self.whole)
-        wide = max(4, *(len(row.site) for row in self.rows))
+        wide = max(4, *(len(row.layer) for row in self.rows))
         lines = ["whole run: " + ", ".join(f"{name} {value:.4f}" for name, value in self.whole.items())]
         lines.append(f"{'site':{wide}}  {'head':>5}  {'':8}" + "".join(f"{name:>12}" for name in names))
         for row in self.rows:
             head = "all" if row.head is None else str(row.head)
-            how = "silent" if row.how == "ablate" else "even"
+            how = "silent" if row.intervention == "ablate" else "even"
             changes = "".join(f"{row.change[name]:>+12.4f}" for name in names)
-            lines.append(f"{row.site:{wide}}  {head:>5}  {how:8}{changes}")
+            lines.append(f"{row.layer:{wide}}  {head:>5}  {how:8}{changes}")
         return "\n".join(lines)
 
 
@@ -77,7 +80,6 @@ def table(
     *,
     rows: int = 200,
     told: Callable[[int, int], Any] | None = None,
-    say: Callable[[str], Any] = print,
 ) -> Importance:
     """Of the first `rows` texts of a file, or thousands of tokens of a corpus."""
     if hasattr(run, "measuring"):  # an imported model
@@ -89,10 +91,10 @@ def table(
         asked = _classes(run, files[0], rows)
     elif isinstance(run, LanguageModel):
         must_attend(run.model, run.settings.model_name)
-        asked = _language(run, files, 1000 * rows, say)
+        asked = _language(run, files, 1000 * rows)
     else:
         asked = _pairs(run, files, rows)
-    whole, found = importance(run.net, asked, told=told)
+    whole, found = head_importance(run.net, asked, on_progress=told)
     found = sorted(found, key=lambda row: -row.change["loss"])
     return Importance(whole, found)
 
@@ -108,9 +110,9 @@ def pruned(run: Any, specs: Sequence[str]) -> Any:
             heads = []
         if not name or not heads:
             raise UserError(f"heads are named SITE:HEADS, such as layers.0:1,3, and {spec!r} was given")
-        sites = [site for site in attends(model) if site == name or site.startswith(f"{name}.")]
+        sites = [site for site in find_attention_layers(model) if site == name or site.startswith(f"{name}.")]
         if len(sites) != 1:
-            known = ", ".join(sites or attends(model))
+            known = ", ".join(sites or find_attention_layers(model))
             raise UserError(f"{name!r} means {len(sites)} places of attention, and one is wanted; there are {known}")
         prune_heads(model, sites[0], heads)
     if hasattr(run, "with_net"):  # an imported model
@@ -120,7 +122,7 @@ def pruned(run: Any, specs: Sequence[str]) -> Any:
 
 def _classes(run: Classifier, file: str | Path, rows: int) -> Callable[[], dict[str, float]]:
     data = run.settings.data
-    found = read(Path(file), text=run.text_column, label=data.label or run._columns[1], many=run.many)
+    found = read_table(Path(file), text=run.text_column, label=data.label or run._columns[1], many=run.many)
     truth = as_numbers(found.labels or [], run.labels, run.config.get("separator"), str(file))[:rows]
     texts = encoded(found.texts[:rows], run.words, run.settings)
 
@@ -131,9 +133,7 @@ def _classes(run: Classifier, file: str | Path, rows: int) -> Callable[[], dict[
     return asked
 
 
-def _language(
-    run: LanguageModel, files: Sequence[str | Path], tokens: int, say: Callable[[str], Any]
-) -> Callable[[], dict[str, float]]:
+def _language(run: LanguageModel, files: Sequence[str | Path], tokens: int) -> Callable[[], dict[str, float]]:
     from regard.data.corpus import Corpus
 
     with Path(files[0]).open(encoding="utf-8", errors="replace") as file:
@@ -141,8 +141,8 @@ def _language(
     ids = run.words.encode(text)
     if len(ids.ids) > tokens or len(files) > 1:
         text = text[: ids.offsets[tokens][0]] if len(ids.ids) > tokens else text
-        say(f"of {files[0]} the first {min(tokens, len(ids.ids)):,} tokens are read")
-    corpus = Corpus.of([text], run.words, documents=run.settings.data.documents)
+        logger.info(f"of {files[0]} the first {min(tokens, len(ids.ids)):,} tokens are read")
+    corpus = Corpus.from_texts([text], run.words, documents=run.settings.data.documents)
 
     def asked() -> dict[str, float]:
         said = run._measured(corpus, None)
@@ -153,9 +153,9 @@ def _language(
 
 def _pairs(run: Translator, files: Sequence[str | Path], rows: int) -> Callable[[], dict[str, float]]:
     data = run.settings.data
-    found = parallel_text.read(list(files), source=data.source, target=data.target, empty=True)
+    found = parallel_text.read_parallel_texts(list(files), source=data.source, target=data.target, empty=True)
     kept = replace(found, sources=found.sources[:rows], targets=found.targets[:rows])
-    whole = parallel_text.encode(kept, run.words, max_tokens=run.most)
+    whole = parallel_text.encode_pairs(kept, run.words, max_tokens=run.most)
 
     def asked() -> dict[str, float]:
         said = measure(run.net, whole, batch_tokens=2 * data.batch_tokens)

@@ -3,18 +3,19 @@ training."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from regard.data import image_source
-from regard.data.image_files import Files, Pictures
+from regard.data.image_files import ImageArray, ImageSource
 from regard.errors import UserError
 from regard.models.timm_backbone import seen
 from regard.tasks.base_run import Run
+
+logger = logging.getLogger(__name__)
 
 
 def known(run: Run) -> str | None:
@@ -22,12 +23,12 @@ def known(run: Run) -> str | None:
     return (run.config.get("features") or {}).get("backbone")
 
 
-def read(run: Run, source: Files, say: Callable[[str], Any] = print) -> Pictures:
+def read(run: Run, source: ImageSource) -> ImageArray:
     """All pictures of a source."""
-    found = image_source.read(source, source.names, run.settings.data.size)
+    found = image_source.read_images_or_features(source, source.names, run.settings.data.size)
     for note in found.notes:
-        say(note)
-    array, _ = seen(found.array, run.settings.data, known(run), say)
+        logger.info(note)
+    array, _ = seen(found.array, run.settings.data, known(run))
     fits(run, array, source.path)
     return replace(found, array=array)
 

@@ -4,24 +4,26 @@ kind."""
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from regard.config.messages import mute, muted, show_messages
 from regard.config.settings import Settings, listed, load, merge, seconds, spelled_out
 from regard.data.read_table import Table
-from regard.data.text_column import column
+from regard.data.text_column import find_text_column
 from regard.data.tokenizer import Tokenizer
 from regard.errors import UserError
-from regard.models.data_hooks import Sees, Shows, Spells
-from regard.models.linear_text_model import Fits
+from regard.models.data_hooks import ProvidesTrainingData, UsesTrainingData, UsesVocabulary
+from regard.models.linear_text_model import FittableConfig
 from regard.tasks import warm_start as origins
 from regard.tasks.base import Kind, kind
 from regard.tasks.base_run import Run
@@ -31,6 +33,8 @@ from regard.tasks.run_dir import FORMAT, read_config, versions, write_config
 from regard.training import atomic_write, checkpoint, environment, launch
 from regard.training.interrupts import Interrupted
 from regard.training.loop import fit
+
+logger = logging.getLogger(__name__)
 
 BEGUN = {"tokenizer.json", "tokenizer.json.tmp", "config.json.tmp", "state", "logs", "corpus"}
 """What a run that was killed before its config.json was there can leave behind."""
@@ -56,7 +60,6 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     progress: bool = True,
-    say: Callable[[str], Any] = print,
 ) -> Any:
     """Train a model on a file and return the run, of the class that its task has: a Classifier, for example.
 
@@ -68,7 +71,9 @@ def train(
 
     `settings` is a nested mapping for everything else, such as {"train": {"lr": 3e-4}, "model": {"hidden": 100}}.
     """
-    say = say if environment.rank() == 0 else _silent
+    show_messages()
+    if environment.rank() != 0:
+        mute()
     tree: dict[str, Any] = spelled_out(settings or {})
     table = data if isinstance(data, Table) else None
     given = {
@@ -86,10 +91,10 @@ def train(
         raise UserError("which run is to be resumed? name its folder: --resume --out RUN")
     if resume and (Path(str(out)) / "config.json").is_file():
         tree = tree if made_by is None else {**tree, "origin": str(origins.place(made_by))}
-        return _resume(task, tree, Path(str(out)), table, progress, say)
+        return _resume(task, tree, Path(str(out)), table, progress)
     if made_by is not None:
         _look_ahead(tree, out, overwrite)
-        _train_first(made_by, progress, say)
+        _train_first(made_by, progress)
     if tree.get("origin") is not None:
         tree = origins.adopt(task, tree)
     made = kind(task)
@@ -98,16 +103,16 @@ def train(
         if resume:
             read_config(str(out))  # says what is there instead
         raise UserError(f"no data was given: regard train {task} FILE")
-    if isinstance(chosen.model, Fits):
+    if isinstance(chosen.model, FittableConfig):
         unused = [f"{part}.{key}" for part in ("train", "tokenizer") for key in tree.get(part) or {}]
         unused += [f"data.{key}" for key in ("max_tokens", "batch_tokens") if key in (tree.get("data") or {})]
         if unused:
-            say(f"{chosen.model_name} is fitted to all texts at once: {', '.join(unused)} not used")
+            logger.info(f"{chosen.model_name} is fitted to all texts at once: {', '.join(unused)} not used")
     else:
         chosen = dataclasses.replace(chosen, train=launch.settled(chosen.train))
     folder = _folder(chosen, out, overwrite)
     begun = time.perf_counter()
-    found = made.read(chosen, table, say)
+    found = made.read(chosen, table)
     folder.mkdir(parents=True, exist_ok=True)
     config = {
         "format": FORMAT,
@@ -118,13 +123,13 @@ def train(
         "versions": versions(),
         "machine": environment.describe(),
     }
-    if isinstance(chosen.model, Fits):
-        return _fit_at_once(made, chosen, config, found, folder, begun, say)
+    if isinstance(chosen.model, FittableConfig):
+        return _fit_at_once(made, chosen, config, found, folder, begun)
     words = made.words(chosen, found) if chosen.origin is None else origins.tokenizer(chosen)
-    config["vocab"] = words.size
+    config["vocab"] = words.vocab_size
     if environment.rank() == 0:
         words.save(folder)
-    return _fit(made, chosen, config, found, words, folder, begun, progress, say, resume=False)
+    return _fit(made, chosen, config, found, words, folder, begun, progress, resume=False)
 
 
 def _look_ahead(tree: Mapping[str, Any], out: str | Path | None, overwrite: bool) -> None:
@@ -133,13 +138,13 @@ def _look_ahead(tree: Mapping[str, Any], out: str | Path | None, overwrite: bool
     for part in ("train", "valid"):
         given = data.get(part) or ()
         for name in map(Path, listed(given) if isinstance(given, str) else given):
-            if not name.exists() and column(name) is None:
+            if not name.exists() and find_text_column(name) is None:
                 raise UserError(f"no such file: {str(name)!r}")
     if out is not None:
         _usable(Path(out), overwrite)
 
 
-def _train_first(recipe: Path, progress: bool, say: Callable[[str], Any]) -> None:
+def _train_first(recipe: Path, progress: bool) -> None:
     """The run that training starts from, as its settings say; where it stopped before, it goes on."""
     settings, folder = load(recipe), origins.place(recipe)
     task = settings.pop("task", None)
@@ -148,17 +153,15 @@ def _train_first(recipe: Path, progress: bool, say: Callable[[str], Any]) -> Non
     if not origins.finished(folder):
         if environment.rank() or environment.siblings():
             return  # not by several processes at once: what adopts it says so
-        say(f"{folder} comes first, as {recipe} says")
+        logger.info(f"{folder} comes first, as {recipe} says")
     try:
-        train(task, settings=settings, out=folder, resume=True, progress=progress, say=say)
+        train(task, settings=settings, out=folder, resume=True, progress=progress)
     except Interrupted as stop:
         stop.first = True
         raise
 
 
-def _resume(
-    task: str, tree: dict[str, Any], folder: Path, table: Table | None, progress: bool, say: Callable[[str], Any]
-) -> Run:
+def _resume(task: str, tree: dict[str, Any], folder: Path, table: Table | None, progress: bool) -> Run:
     """Go on with what config.json says; settings given again must be the same, but the files may have moved."""
     config = read_config(folder)
     then = config["settings"]
@@ -176,18 +179,19 @@ def _resume(
             f"{folder} was started with other settings: {'; '.join(changed)}. Leave them out, or start anew"
         )
     if config.get("finished"):
-        say(f"{folder} is finished already")
+        logger.info(f"{folder} is finished already")
         return Run.load(folder)
     made = kind(task)
-    found = made.read(settings, table, _silent)
+    with muted():  # the first start has shown what there is to say about the data
+        found = made.read(settings, table)
     for part in ("train", "valid"):
         if found.info[part].get("fingerprint") != config["data"][part].get("fingerprint"):
             raise UserError(f"the {part} data changed since {folder} was started; a run resumes on the same data only")
     begun = time.perf_counter()
-    if isinstance(settings.model, Fits):
-        return _fit_at_once(made, settings, config, found, folder, begun, say)
+    if isinstance(settings.model, FittableConfig):
+        return _fit_at_once(made, settings, config, found, folder, begun)
     words = Tokenizer.load(folder)
-    return _fit(made, settings, config, found, words, folder, begun, progress, say, resume=True)
+    return _fit(made, settings, config, found, words, folder, begun, progress, resume=True)
 
 
 def _fit(
@@ -199,34 +203,33 @@ def _fit(
     folder: Path,
     begun: float,
     progress: bool,
-    say: Callable[[str], Any],
     *,
     resume: bool,
 ) -> Run:
     torch.manual_seed(settings.seed)
     net = _net(made, settings, config)
-    if isinstance(net, Spells):
-        net.spell(words.spellings())
-    if settings.origin is not None and not (resume and checkpoint.latest(folder, _silent)):
+    if isinstance(net, UsesVocabulary):
+        net.set_vocabulary(words.token_strings())
+    if settings.origin is not None and not (resume and checkpoint.latest(folder)):
         account = origins.transfer(net, settings)
-        say(str(account))
+        logger.info(str(account))
         config["origin"] = dataclasses.asdict(account)
     config["parameters"] = sum(p.numel() for p in net.parameters())
-    job, holds = made.task(settings, found, words, folder, say, progress and environment.rank() == 0)
-    if isinstance(net, Sees) and isinstance(job, Shows):
-        net.see(*job.seen())
+    job, holds = made.task(settings, found, words, folder, progress and environment.rank() == 0)
+    if isinstance(net, UsesTrainingData) and isinstance(job, ProvidesTrainingData):
+        net.fit_training_data(*job.training_data())
     if environment.rank() == 0 and not resume:
         write_config(folder, config)
     prepared = time.perf_counter() - begun
-    say(f"{settings.model_name}: {config['parameters']:,} parameters, {holds} -> {folder}")
-    result = fit(net, job, settings.train, folder, seed=settings.seed, resume=resume, progress=progress, say=say)
+    logger.info(f"{settings.model_name}: {config['parameters']:,} parameters, {holds} -> {folder}")
+    result = fit(net, job, settings.train, folder, seed=settings.seed, resume=resume, progress=progress)
     config |= {"finished": True, "metrics": result.metrics, "steps": result.steps, "seconds": result.seconds}
     config["prepare_seconds"] = prepared
     if environment.rank() == 0:
         _finish(folder, config)
     run = made.RUN(folder, config, net.cpu(), words)  # where `Run.load` puts it too
     if environment.rank() == 0 and (after := getattr(made, "after", None)):  # what a kind does with the trained run
-        after(run, say)
+        after(run)
     return run
 
 
@@ -246,7 +249,6 @@ def _fit_at_once(
     found: Any,
     folder: Path,
     begun: float,
-    say: Callable[[str], Any],
 ) -> Run:
     bag, measured = made.fit(settings, found)
     if environment.rank() == 0:
@@ -258,7 +260,7 @@ def _fit_at_once(
     if environment.rank() == 0:
         _finish(folder, config)
     first = next(iter(measured))
-    say(f"{settings.model_name}: {bag.params():,} parameters, {first} {measured[first]:.2%} -> {folder}")
+    logger.info(f"{settings.model_name}: {bag.params():,} parameters, {first} {measured[first]:.2%} -> {folder}")
     return made.RUN(folder, config, bag, None)
 
 
@@ -332,7 +334,3 @@ def _clear(folder: Path) -> None:
 
 def _without_none(tree: Mapping[str, Any]) -> dict[str, Any]:
     return {k: _without_none(v) if isinstance(v, Mapping) else v for k, v in tree.items() if v is not None and v != {}}
-
-
-def _silent(text: str) -> None:
-    pass

@@ -29,8 +29,8 @@ from regard.config.settings import Settings, load, merge
 from regard.data.tokenizer import Tokenizer
 from regard.errors import UserError
 from regard.layers.subword_embedding import spelt
-from regard.models.ensemble import Committee
-from regard.models.linear_text_model import Fits
+from regard.models.ensemble import Ensemble
+from regard.models.linear_text_model import FittableConfig
 from regard.tasks.base import kind
 from regard.tasks.run_dir import read_config, settings_of
 from regard.training.checkpoint import read_tensors
@@ -48,9 +48,9 @@ def _from_gpt(weights: Weights) -> Weights:
 
 def _from_birnn(weights: Weights) -> Weights:
     """What the letters of words say is added to each word."""
-    pieces, runs = (weights.get(f"spelling.{part}") for part in ("pieces.weight", "runs"))
+    pieces, runs = (weights.get(f"subwords.{part}") for part in ("pieces.weight", "runs"))
     if pieces is not None and runs is not None:
-        weights = {name: tensor for name, tensor in weights.items() if not name.startswith("spelling.")}
+        weights = {name: tensor for name, tensor in weights.items() if not name.startswith("subwords.")}
         weights["embed.weight"] = weights["embed.weight"] + spelt(pieces, runs)
     return _from_gpt(weights)
 
@@ -126,7 +126,7 @@ def adopt(task: str, tree: Mapping[str, Any]) -> dict[str, Any]:
     tree = {**tree, "origin": str(folder)}
     config = read_config(folder)
     then = settings_of(config)
-    if isinstance(then.model, Fits):
+    if isinstance(then.model, FittableConfig):
         raise UserError(f"{folder} holds a {then.model_name}, which is fitted at once: there is nothing to start from")
     if (given := tree.get("tokenizer")) and dict(given) != {}:
         raise UserError(f"the tokenizer is that of {folder}, which the weights belong to; leave out what was given")
@@ -159,7 +159,7 @@ def transfer(model: nn.Module, settings: Settings) -> Account:
     """Put the run's weights into the model, in place."""
     folder = Path(str(settings.origin))
     then = settings_of(read_config(folder))
-    if isinstance(model, Committee) and getattr(then, "members", 1) == 1:  # each starts from the one
+    if isinstance(model, Ensemble) and getattr(then, "members", 1) == 1:  # each starts from the one
         accounts = [transfer(member, settings) for member in model.members]
         return accounts[0]
     given = read_tensors(folder / "model.safetensors")

@@ -11,7 +11,7 @@ from regard.attention.masks import Mask
 from regard.attention.mechanisms.mechanism import merge_heads
 from regard.attention.token_positions import Grid
 from regard.errors import UserError
-from regard.inspect.edit import _EDITS, ablate, edit, hide, uniform
+from regard.inspect.edit import _EDITS, ablate, edit, mask_keys, uniform
 from regard.inspect.record import record
 from regard.layers.multi_head_attention import MultiHeadAttention
 from regard.testing.attention_weights import masks, settings
@@ -57,7 +57,7 @@ def assert_grid(case: Case) -> None:
 
 
 def assert_edits(case: Case) -> None:
-    """ablate, uniform and hide give what the same change by hand gives."""
+    """ablate, uniform and mask_keys give what the same change by hand gives."""
     for where, layer, x, memory, k in settings(case):
         keys = torch.ones(x.shape[0], k, dtype=torch.bool)
         keys[1, k - 3 :] = False
@@ -78,8 +78,8 @@ def assert_edits(case: Case) -> None:
         read = {
             "ablate([1])": (ablate([1]), silent),
             "uniform()": (uniform(), one.scores.apply(level, one.value)),
-            "hide([2, 5])": (hide([2, 5]), seen[1].context),
-            "hide([2, 5], renormalise=False)": (hide([2, 5], renormalise=False), one.scores.apply(left, one.value)),
+            "mask_keys([2, 5])": (mask_keys([2, 5]), seen[1].context),
+            "mask_keys([2, 5], renormalize=False)": (mask_keys([2, 5], renormalize=False), one.scores.apply(left, one.value)),
         }
         for name, (change, context) in read.items():
             with torch.no_grad(), edit(layer, SITE, change), record(layer) as recording:

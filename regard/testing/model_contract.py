@@ -111,7 +111,7 @@ def assert_recorded_is_read(case: ModelCase) -> None:
         out = case.run()
         with watch(case.model) as seen, record(case.model) as recording:
             identical(case.run(), out, "recording changes the output")
-        assert len(seen) == len(recording), f"{len(seen)} acts of attention, {len(recording)} recorded"
+        assert len(seen) == len(recording.calls), f"{len(seen)} attention calls, {len(recording.calls)} recorded"
         for act, call in zip(seen, recording.calls, strict=True):
             read = act.scores.apply(call.weights, act.value)
             same(read, act.context, f"recorded weights at {call.layer} do not read what was read", atol=case.atol)

@@ -1,62 +1,63 @@
-"""Pages of what was found, one for each topic: statements, equations, figures, plots, and what is told instead."""
+"""HTML pages of `regard verify`, one per topic: statements, equations, figures, plots and common misstatements."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from regard.pages.assets import document
-from regard.pages.training_report import HERE as REPORT
-from regard.theory.claim import Row
-from regard.theory.cost.plots import plot
+from regard.pages.plots import line_plot
+from regard.pages.training_report import HERE as REPORT_TEMPLATES
+from regard.theory.claim import ClaimResult, ClaimResults
 
-HERE = Path(__file__).parent / "templates"
-SAID = {True: "yes", False: "no", None: "cannot be said"}
+TEMPLATES = Path(__file__).parent / "templates"
+STYLES = ["theme.css", "text.css", "report.css", "verify.css"]
+OUTCOMES = {True: "yes", False: "no", None: "undecided"}
 
 
-def file_of(topic: str) -> str:
+def page_name(topic: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", topic.lower()).strip("-") + ".html"
 
 
-def page(topic: str, rows: Sequence[Row], topics: Sequence[str] = ()) -> str:
-    counts = {word: sum(row.verdict == word for row in rows) for word in ("holds", "fails", "undecided")}
+def render_topic(topic: str, results: Iterable[ClaimResult], topics: Sequence[str] = ()) -> str:
+    """Return the page of a topic, with links to the pages of the other topics."""
+    results = ClaimResults(results)
     return document(
         "topic.html.j2",
-        folders=(HERE, REPORT),
-        css=["theme.css", "text.css", "report.css", "verify.css"],
+        folders=(TEMPLATES, REPORT_TEMPLATES),
+        css=STYLES,
         js=["hover.js"],
         topic=topic,
-        count=len(rows),
-        tally=", ".join(f"{count} {word}" for word, count in counts.items() if count),
-        pages=[{"topic": one, "file": file_of(one)} for one in topics],
-        rows=[_row(row) for row in rows],
+        count=len(results),
+        counts=", ".join(f"{count} {verdict}" for verdict, count in results.counts.items() if count),
+        pages=[{"topic": name, "file": page_name(name)} for name in topics],
+        results=[_template_data(result) for result in results],
     )
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _template_data(result: ClaimResult) -> dict[str, Any]:
     return {
-        "id": row.id,
-        "kind": row.kind,
-        "claim": row.claim,
-        "equation": row.equation,
-        "verdict": row.verdict,
-        "told": row.told,
-        "figures": [(name, words(figure)) for name, figure in row.figures.items()],
-        "counter": [(name, words(figure)) for name, figure in row.counter.items()],
+        **result.as_dict(),
+        "figures": [(name, format_figure(figure)) for name, figure in result.figures.items()],
+        "counterexample": [(name, format_figure(figure)) for name, figure in result.counterexample.items()],
         "tests": [
-            {"name": name, "said": SAID[said], "mark": "yes" if said else "no"} for name, said in row.tests.items()
+            {"name": name, "outcome": OUTCOMES[passed], "mark": "yes" if passed else "no"}
+            for name, passed in result.tests.items()
         ],
         "plots": [
-            {"title": one.title, "svg": plot(one.curves, x_label=one.x_label, y_label=one.y_label, log=one.log)}
-            for one in row.plots
+            {
+                "title": plot.title,
+                "svg": line_plot(plot.curves, x_label=plot.x_label, y_label=plot.y_label, log=plot.log),
+            }
+            for plot in result.plots
         ],
     }
 
 
-def words(value: Any) -> str:
-    """A figure for readers."""
+def format_figure(value: Any) -> str:
+    """Format a number, or nested lists and mappings of numbers, for reading."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
@@ -64,23 +65,29 @@ def words(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}".replace(",", "\u202f")
     if isinstance(value, list):
-        return ", ".join(f"[{words(v)}]" if isinstance(v, list) else words(v) for v in value)
+        return ", ".join(f"[{format_figure(v)}]" if isinstance(v, list) else format_figure(v) for v in value)
     if isinstance(value, dict):
-        return "; ".join(f"{key}: {words(v)}" for key, v in value.items())
+        return "; ".join(f"{key}: {format_figure(v)}" for key, v in value.items())
     return "–" if value is None else str(value)
 
 
-def write(rows: Sequence[Row], folder: Path) -> list[Path]:
-    """A page for each topic, and the interactive one of the constructions beside theirs."""
-    folder.mkdir(parents=True, exist_ok=True)
-    topics = list(dict.fromkeys(row.topic for row in rows))
-    written = []
-    for topic in topics:
-        place = folder / file_of(topic)
-        place.write_text(page(topic, [row for row in rows if row.topic == topic], topics), encoding="utf-8")
-        written.append(place)
-    if "constructions" in topics:
-        from regard.theory.sliders_page import write as write_sliders
+def render_sliders() -> str:
+    """Return the interactive page of the hand-set constructions: margin, query scale, key variance, number of heads."""
+    return document(
+        "sliders.html.j2", folders=(TEMPLATES, REPORT_TEMPLATES), css=STYLES, js=["sliders.js"], n=10
+    )
 
-        written.append(write_sliders(folder / "sliders.html"))
-    return written
+
+def write_pages(results: Sequence[ClaimResult], folder: Path) -> list[Path]:
+    """Write one page per topic, and the interactive page if the topic "constructions" is among them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    topics = list(dict.fromkeys(result.topic for result in results))
+    pages = {
+        page_name(topic): render_topic(topic, [result for result in results if result.topic == topic], topics)
+        for topic in topics
+    }
+    if "constructions" in topics:
+        pages["sliders.html"] = render_sliders()
+    for name, html in pages.items():
+        (folder / name).write_text(html, encoding="utf-8")
+    return [folder / name for name in pages]

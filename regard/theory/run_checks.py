@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import UserError
-from regard.layers.merge_qk import merge
-from regard.layers.multi_head_attention import MultiHead
+from regard.layers.merge_qk import merge_qk
+from regard.layers.multi_head_attention import MultiHeadAttention
 from regard.tasks.base_run import Run
-from regard.theory.claim import Claim, Found, Row, run
+from regard.theory.claim import Claim, CheckResult, ClaimResult, check_claim
 
 TOPIC = "your run"
 LENGTH = 17
@@ -108,7 +108,7 @@ def _real(s: Subject, out: Tensor) -> Tensor:
     return out[s.mask] if out.dim() == 3 else out
 
 
-def no_leak(s: Subject) -> Found:
+def no_leak(s: Subject) -> CheckResult:
     whole = torch.ones_like(s.mask)
     out, worst, sees = s(mask=whole), 0.0, 0.0
     for now in (0, s.ids.shape[1] // 2, s.ids.shape[1] - 2):
@@ -117,26 +117,26 @@ def no_leak(s: Subject) -> Found:
         own[:, now] = own[:, now].roll(1, 0)
         worst = max(worst, float((s(later, whole)[:, : now + 1] - out[:, : now + 1]).abs().max()))
         sees = max(sees, float((s(own, whole)[:, now] - out[:, now]).abs().max()))
-    return Found(
+    return CheckResult(
         {"change when later words change": worst, "change when the word itself changes": sees},
         {"no later word is seen": worst == 0.0, "its own word is": sees > 0.0},
     )
 
 
-def padding(s: Subject) -> Found:
+def padding(s: Subject) -> CheckResult:
     out = _real(s, s())
     dirty = torch.where(s.mask, s.ids, s.ids.flip(1))
     changed = float((_real(s, s(dirty)) - out).abs().max())
     length = int(s.mask[1].sum())
     short = s(s.ids[1:, :length], s.mask[1:, :length])
     among = s()[1:, :length] if short.dim() == 3 else s()[1:]
-    return Found(
+    return CheckResult(
         {"change when the padding changes": changed, "with padding against without": apart(among, short)},
         {"padding is not seen": changed == 0.0, "leaving it out changes nothing": apart(among, short) < CLOSE},
     )
 
 
-def batch(s: Subject) -> Found:
+def batch(s: Subject) -> CheckResult:
     out = s()
     gaps = []
     for row in range(len(s.ids)):
@@ -145,10 +145,10 @@ def batch(s: Subject) -> Found:
         if alone.dim() == 3:
             alone, among = alone[s.mask[one]], among[s.mask[one]]
         gaps.append(apart(among, alone))
-    return Found({"alone against in a batch": gaps}, {"batch-mates are not seen": max(gaps) < CLOSE})
+    return CheckResult({"alone against in a batch": gaps}, {"batch-mates are not seen": max(gaps) < CLOSE})
 
 
-def cached(s: Subject) -> Found:
+def cached(s: Subject) -> CheckResult:
     model: Any = s.model
     whole = torch.ones_like(s.mask)
     out, worst = s(mask=whole), 0.0
@@ -161,10 +161,10 @@ def cached(s: Subject) -> Found:
                 logits, past = model.step(part, past, *source)
                 parts.append(logits)
         worst = max(worst, apart(torch.cat(parts, 1), out))
-    return Found({"step by step against all at once": worst}, {"the KV cache is the full pass": worst < CLOSE})
+    return CheckResult({"step by step against all at once": worst}, {"the KV cache is the full pass": worst < CLOSE})
 
 
-def stepped(s: Subject) -> Found:
+def stepped(s: Subject) -> CheckResult:
     """A recurrent decoder, word by word from its state."""
     model: Any = s.model
     parts = []
@@ -174,10 +174,10 @@ def stepped(s: Subject) -> Found:
             logits, state = model.step(words, source, state, at)
             parts.append(logits)
     far = apart(torch.stack(parts, 1), s(mask=torch.ones_like(s.mask)))
-    return Found({"step by step against all at once": far}, {"steps are the full pass": far < CLOSE})
+    return CheckResult({"step by step against all at once": far}, {"steps are the full pass": far < CLOSE})
 
 
-def greedy(s: Subject) -> Found:
+def greedy(s: Subject) -> CheckResult:
     """Writing at temperature 0 gives at each step the most likely word of a full pass over what stands there."""
     from regard.decoding import Sampling, generate
 
@@ -190,13 +190,13 @@ def greedy(s: Subject) -> Found:
         near = float(logits.max() - logits[word])
         same += near <= CLOSE * float(logits.abs().max())
         text.append(word)
-    return Found(
+    return CheckResult(
         {"words written": len(written), "most likely ones": same},
         {"each word is the most likely": same == len(written) and len(written) > 0},
     )
 
 
-def beam_one(s: Subject) -> Found:
+def beam_one(s: Subject) -> CheckResult:
     """A search with one beam says at each step the most likely word of a full pass over what stands there."""
     from regard.data.tokenizer import BOS, EOS
     from regard.decoding import Beam
@@ -210,20 +210,20 @@ def beam_one(s: Subject) -> Found:
         logits[NEVER] = -torch.inf
         same += float(logits.max() - logits[word]) <= CLOSE * float(logits[logits.isfinite()].abs().max())
         text.append(word)
-    return Found(
+    return CheckResult(
         {"words said": len(words), "most likely ones": same},
         {"beam 1 is greedy": same == len(words) and len(words) > 0},
     )
 
 
-def permutation(s: Subject) -> Found:
+def permutation(s: Subject) -> CheckResult:
     """Words that trade places: a model with positions or an order of its own must tell."""
     ids = s.ids[:1]
     mask = torch.ones_like(ids, dtype=torch.bool)
     order = torch.randperm(ids.shape[1], generator=torch.Generator().manual_seed(3))
     out, turned = s(ids, mask), s(ids[:, order], mask)
     far = apart(turned, out[:, order] if out.dim() == 3 else out)
-    return Found(
+    return CheckResult(
         {"change when words trade places": far},
         {
             "the order of words is told" if _ordered(s.model) else "the order of words is not": (far > 1e-6)
@@ -233,44 +233,44 @@ def permutation(s: Subject) -> Found:
 
 
 def _ordered(model: nn.Module) -> bool:
-    layers = [m for m in model.modules() if isinstance(m, MultiHead)]
+    layers = [m for m in model.modules() if isinstance(m, MultiHeadAttention)]
     place = getattr(model, "positions", None)
-    free = place is not None and place.kind == "none" and not any(one.mechanism.ordered for one in layers)
+    free = place is not None and place.kind == "none" and not any(one.mechanism.order_sensitive for one in layers)
     return not (free and layers)
 
 
-def shift(s: Subject) -> Found:
+def shift(s: Subject) -> CheckResult:
     """The same words some places on, with the attention's own positions: by distance alone nothing may change."""
     model: Any = s.model
     n = s.ids.shape[1]
     with torch.no_grad():
-        here = model(s.ids, at=range(n))
-        there = model(s.ids, at=range(23, 23 + n))
+        here = model(s.ids, position_ids=range(n))
+        there = model(s.ids, position_ids=range(23, 23 + n))
     far = apart(there, here)
-    return Found({"the same words 23 places on, difference": far}, {"only distances count": far < CLOSE})
+    return CheckResult({"the same words 23 places on, difference": far}, {"only distances count": far < CLOSE})
 
 
-def merged(s: Subject) -> Found:
+def merged(s: Subject) -> CheckResult:
     """Every layer that can be merged, as one matrix of query and key, in place of the two."""
     other = copy.deepcopy(s.model)
     count = 0
     for parent in list(other.modules()):
         for name, child in list(parent.named_children()):
-            if isinstance(child, MultiHead) and child.mechanism.name in ("dot", "bare"):
-                setattr(parent, name, merge(child))
+            if isinstance(child, MultiHeadAttention) and child.mechanism.name in ("dot", "bare"):
+                setattr(parent, name, merge_qk(child))
                 count += 1
     far = apart(_real(s, s(model=other)), _real(s, s()))
-    return Found({"layers merged": count, "difference": far}, {"merged is factored": far < 10 * CLOSE and count > 0})
+    return CheckResult({"layers merged": count, "difference": far}, {"merged is factored": far < 10 * CLOSE and count > 0})
 
 
-def saved(s: Subject) -> Found:
+def saved(s: Subject) -> CheckResult:
     with tempfile.TemporaryDirectory() as folder:
         again = Run.load(s.run.save_pretrained(Path(folder) / "copy"))
     same = torch.equal(s(), s(model=again.model))
-    return Found({"the same bits": same}, {"saved and loaded": same})
+    return CheckResult({"the same bits": same}, {"saved and loaded": same})
 
 
-def compiled(s: Subject) -> Found:
+def compiled(s: Subject) -> CheckResult:
     """Traced by torch.compile (aot_eager: the graph, without generated code)."""
     whole = torch.ones_like(s.mask)
     out = s(mask=whole)
@@ -281,15 +281,15 @@ def compiled(s: Subject) -> Found:
             far = apart(traced(s.model, s.ids, whole), out)
     except Exception as problem:
         said = str(problem).strip().splitlines()
-        return Found({"could not be compiled": said[0][:200] if said else repr(problem)}, {"compiled is eager": None})
+        return CheckResult({"could not be compiled": said[0][:200] if said else repr(problem)}, {"compiled is eager": None})
     finally:
         torch.compiler.reset()
-    return Found({"difference": far}, {"compiled is eager": far < CLOSE})
+    return CheckResult({"difference": far}, {"compiled is eager": far < CLOSE})
 
 
-def applying(s: Subject) -> Iterator[tuple[str, str, str, Callable[[Subject], Found]]]:
+def applying(s: Subject) -> Iterator[tuple[str, str, str, Callable[[Subject], CheckResult]]]:
     """Id, claim, equation and check of what applies to this model."""
-    layers = [m for m in s.model.modules() if isinstance(m, MultiHead)]
+    layers = [m for m in s.model.modules() if isinstance(m, MultiHeadAttention)]
     place = getattr(s.model, "positions", None)
     if s.causal:
         yield "no-leak", "No place sees a later word.", "∂ out[t] / ∂ w[t' > t] = 0", no_leak
@@ -324,11 +324,11 @@ def applying(s: Subject) -> Iterator[tuple[str, str, str, Callable[[Subject], Fo
     yield "compiled", "Compiled it gives what it gives eagerly.", "compile(f) = f", compiled
 
 
-def check_run(folder: str | Path, seed: int = 0) -> list[Row]:
+def check_run(folder: str | Path, seed: int = 0) -> list[ClaimResult]:
     """Every check that applies to the run in a folder."""
     s = subject(Run.load(folder), seed)
 
-    def bound(check: Callable[[Subject], Found]) -> Callable[[int], Found]:
+    def bound(check: Callable[[Subject], CheckResult]) -> Callable[[int], CheckResult]:
         return lambda _: check(s)
 
-    return [run(Claim(name, TOPIC, "exact", said, how, bound(check))) for name, said, how, check in applying(s)]
+    return [check_claim(Claim(name, TOPIC, "exact", said, how, bound(check))) for name, said, how, check in applying(s)]

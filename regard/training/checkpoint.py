@@ -14,10 +14,10 @@ A checkpoint is written under another name, forced to disk and renamed; one whos
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ from torch import Tensor, nn
 
 from regard.errors import UserError
 from regard.training import atomic_write
+
+logger = logging.getLogger(__name__)
 
 KEEP = 2
 _MANIFEST = "manifest.json"
@@ -77,14 +79,14 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
     return final
 
 
-def latest(folder: Path, warn: Callable[[str], Any] = warnings.warn) -> Path | None:
+def latest(folder: Path) -> Path | None:
     """The newest whole checkpoint of a run folder; None where none was ever written; an error where none is whole."""
     found = _numbered(folder)
     for path in reversed(found):
         trouble = flaw(path)
         if trouble is None:
             return path
-        warn(f"the checkpoint {path} is damaged ({trouble}) and is left out")
+        logger.warning(f"the checkpoint {path} is damaged ({trouble}) and is left out")
     if found:
         raise UserError(f"no checkpoint in {folder / 'state'} is whole; remove that folder and train from the start")
     return None

@@ -12,7 +12,7 @@ from typing import Any
 from lightning_fabric import Fabric
 
 from regard.config.settings import LENGTHS, TrainSettings
-from regard.errors import UserError, nearest
+from regard.errors import UserError, did_you_mean
 from regard.training import optim, precision
 
 
@@ -46,7 +46,7 @@ def check(settings: TrainSettings) -> None:
     for name, known in (("optimizer", optim.OPTIMIZERS), ("decay", optim.DECAYS), ("precision", precision.KNOWN)):
         if getattr(settings, name) not in known:
             given_name = getattr(settings, name)
-            raise UserError(f"unknown {name} {given_name!r}; {nearest(given_name, known)}")
+            raise UserError(f"unknown {name} {given_name!r}; {did_you_mean(given_name, known)}")
 
 
 def settled(settings: TrainSettings) -> TrainSettings:

@@ -22,21 +22,20 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from regard.config.messages import muted
 from regard.config.settings import TrainSettings
-from regard.errors import UserError, nearest
+from regard.errors import UserError, did_you_mean
 from regard.training import checkpoint, environment, fsdp, optim, rng, time_budget
 from regard.training.ema import Average
 from regard.training.interrupts import Interrupted, Interrupts
 from regard.training.launch import start
 from regard.training.metrics_log import Log, interval
-from regard.training.objective import Task
+from regard.training.objective import Objective
 from regard.training.progress import Bar
 from regard.training.training_step import Done, Stepper
 
 FETCH_SECONDS = 1.0
 """How often the losses are fetched from the device, looked at and shown."""
-
-Say = Callable[[str], Any]
 
 
 @dataclass(frozen=True)
@@ -89,14 +88,13 @@ class _Step:
 
 def fit(
     model: nn.Module,
-    task: Task,
+    task: Objective,
     settings: TrainSettings,
     folder: Path,
     *,
     seed: int,
     resume: bool = False,
     progress: bool = True,
-    say: Say = print,
 ) -> Result:
     """Train a model on a task into a run folder: model.safetensors (best), metrics.jsonl, state/ and logs/.
 
@@ -105,27 +103,28 @@ def fit(
     Raises `Interrupted` after Ctrl-C or SIGTERM, and `UserError` where the loss is no longer a number.
     """
     with environment.prepared(settings.threads):
-        return _fit(model, task, settings, Path(folder), seed, resume, progress, say)
+        return _fit(model, task, settings, Path(folder), seed, resume, progress)
 
 
 def _fit(
     model: nn.Module,
-    task: Task,
+    task: Objective,
     settings: TrainSettings,
     folder: Path,
     seed: int,
     resume: bool,
     progress: bool,
-    say: Say,
 ) -> Result:
     fabric = start(settings)
-    say = say if fabric.is_global_zero else _silent
-    saved = _find(fabric, folder, resume, say)
-    with _loop(fabric, model, task, settings, folder, seed) as loop, Bar(progress and loop.first, say) as bar:
-        return loop.run(seed, saved, bar, say)
+    with muted(not fabric.is_global_zero):
+        saved = _find(fabric, folder, resume)
+        with _loop(fabric, model, task, settings, folder, seed) as loop, Bar(progress and loop.first) as bar:
+            return loop.run(seed, saved, bar)
 
 
-def probe(model: nn.Module, task: Task, settings: TrainSettings, folder: Path, *, seed: int) -> tuple[float, float]:
+def probe(
+    model: nn.Module, task: Objective, settings: TrainSettings, folder: Path, *, seed: int
+) -> tuple[float, float]:
     """Seconds of a step and of an evaluation, on this machine; `settings.budget` says how long it may try. Nothing is
     written, and the model is left as it was."""
     with environment.prepared(settings.threads), _loop(start(settings), model, task, settings, folder, seed) as loop:
@@ -134,7 +133,7 @@ def probe(model: nn.Module, task: Task, settings: TrainSettings, folder: Path, *
 
 @contextlib.contextmanager
 def _loop(
-    fabric: Fabric, model: nn.Module, task: Task, settings: TrainSettings, folder: Path, seed: int
+    fabric: Fabric, model: nn.Module, task: Objective, settings: TrainSettings, folder: Path, seed: int
 ) -> Iterator[Loop]:
     named = optim.kinds(model, settings.optimizer)
     if fsdp.sharded(fabric) and "muon" in named.values():
@@ -148,14 +147,10 @@ def _loop(
         yield Loop(fabric, model, wrapped, ready, task, settings, folder, interrupts)
 
 
-def _silent(text: str) -> None:
-    pass
-
-
-def _find(fabric: Fabric, folder: Path, resume: bool, say: Say) -> checkpoint.Checkpoint | None:
+def _find(fabric: Fabric, folder: Path, resume: bool) -> checkpoint.Checkpoint | None:
     """The checkpoint to go on from, or None to start."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = checkpoint.latest(folder, say)
+    path = checkpoint.latest(folder)
     if path is not None and not resume:
         raise UserError(f"{folder} holds a run already; go on with it with --resume, or name another folder with --out")
     saved = None if path is None else checkpoint.load(path)
@@ -174,7 +169,7 @@ class Loop:
         model: nn.Module,
         wrapped: nn.Module,
         optimizers: Sequence[Optimizer],
-        task: Task,
+        task: Objective,
         settings: TrainSettings,
         folder: Path,
         interrupts: Interrupts,
@@ -193,12 +188,12 @@ class Loop:
 
     # The run --------------------------------------------------------------------------------------------------------
 
-    def run(self, seed: int, saved: checkpoint.Checkpoint | None, bar: Bar, say: Say) -> Result:
+    def run(self, seed: int, saved: checkpoint.Checkpoint | None, bar: Bar) -> Result:
         """Train to the end."""
         self.wrapped.train()
         if saved is not None:
             self._restore(saved)
-        self.state.total_steps = self._total(seed, say)
+        self.state.total_steps = self._total(seed)
         state = self.state
         self.log = Log(self.folder, state.step, on=self.first)
         try:
@@ -225,13 +220,13 @@ class Loop:
                 raise UserError("there is nothing to train on: the training part holds no examples")
         return self._planned[1]
 
-    def _total(self, seed: int, say: Say) -> int:
+    def _total(self, seed: int) -> int:
         """The number of steps: given, counted from the plans of the epochs, or found by a probe and then kept."""
         if self.settings.steps is not None:
             return self.settings.steps
         if self.settings.epochs is not None:
             return sum(len(self.plan(epoch)) for epoch in reversed(range(self.settings.epochs)))
-        return self.state.total_steps or time_budget.measure(self, seed, say)
+        return self.state.total_steps or time_budget.measure(self, seed)
 
     def _over(self) -> bool:
         return self.state.step >= self.state.total_steps or self._stopped_early()
@@ -379,7 +374,7 @@ class Loop:
         better = not metrics  # without validation data the last is the best
         if metrics:
             if self.task.monitor not in metrics:
-                known = nearest(self.task.monitor, metrics)
+                known = did_you_mean(self.task.monitor, metrics)
                 raise ValueError(f"the task watches {self.task.monitor!r}, which its evaluation does not give; {known}")
             value = metrics[self.task.monitor]
             sign = 1.0 if self.task.mode == "max" else -1.0

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
-class Term:
+class LossTerm:
     """One term of the loss: the sum over the items of a batch (not the mean) and its weight in the whole.
 
     The loop divides by the number of items in the global batch, over all processes and micro-batches:
@@ -36,7 +36,7 @@ class Batch(Protocol):
         ...
 
 
-class Task(Protocol):
+class Objective(Protocol):
     """What is learnt. `plan` and `batch` are pure in (seed, epoch, indices): a resumed run asks for the same again."""
 
     monitor: str
@@ -51,7 +51,7 @@ class Task(Protocol):
         """The named items as a `Batch`. Not empty."""
         ...
 
-    def loss(self, model: nn.Module, batch: Any) -> Mapping[str, Term]:
+    def loss(self, model: nn.Module, batch: Any) -> Mapping[str, LossTerm]:
         """Each term's sum over the batch, under the names of `batch.counts`. Calls the model through its forward."""
         ...
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
 from regard.config.settings import TrainSettings
-from regard.errors import UserError, nearest
+from regard.errors import UserError, did_you_mean
 
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 BETAS = (0.9, 0.99)
@@ -44,7 +44,7 @@ def schedule(step: int, total: int, warmup: float, decay: str) -> float:
         return 1.0 - done
     if decay == "cosine":
         return 0.5 * (1.0 + math.cos(math.pi * done))
-    raise UserError(f"unknown decay {decay!r}; {nearest(decay, DECAYS)}")
+    raise UserError(f"unknown decay {decay!r}; {did_you_mean(decay, DECAYS)}")
 
 
 def kinds(model: nn.Module, optimizer: str) -> dict[str, str]:
@@ -66,7 +66,7 @@ def build(
 ) -> list[Optimizer]:
     """The optimizers of a model: AdamW alone, or Muon for the hidden matrices and AdamW for the rest."""
     if settings.optimizer not in OPTIMIZERS:
-        raise UserError(f"unknown optimizer {settings.optimizer!r}; {nearest(settings.optimizer, OPTIMIZERS)}")
+        raise UserError(f"unknown optimizer {settings.optimizer!r}; {did_you_mean(settings.optimizer, OPTIMIZERS)}")
     named = kinds(model, settings.optimizer) if named is None else named
     if not named:
         raise UserError("the model has no parameters to train; unfreeze some")

@@ -15,7 +15,7 @@ import sys
 
 import torch
 
-from regard.errors import UserError, nearest
+from regard.errors import UserError, did_you_mean
 
 KNOWN = ("32", "auto", "bf16-mixed", "16-mixed")
 WORTH = 1.2
@@ -48,7 +48,7 @@ print(json.dumps({"gain": run(torch.float32) / half}))
 def choose(wanted: str) -> str:
     """Fabric's name for the precision that was asked for; `auto` takes bfloat16 only where it lives and is worth it."""
     if wanted not in KNOWN:
-        raise UserError(f"unknown precision {wanted!r}; {nearest(wanted, KNOWN)}")
+        raise UserError(f"unknown precision {wanted!r}; {did_you_mean(wanted, KNOWN)}")
     if wanted == "32":
         return "32-true"
     if wanted == "auto":

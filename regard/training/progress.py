@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import time
 from collections.abc import Callable
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+
+logger = logging.getLogger(__name__)
 
 PLAIN_SECONDS = 10.0
 
@@ -19,11 +21,10 @@ class Bar:
     def __init__(
         self,
         wanted: bool = True,
-        say: Callable[[str], Any] = print,
         console: Console | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._wanted, self._say, self._clock = wanted, say, clock
+        self._wanted, self._clock = wanted, clock
         self._console = (console or Console(stderr=True)) if wanted else None
         self._rich: Progress | None = None
         self._task: TaskID | None = None
@@ -69,7 +70,7 @@ class Bar:
             self._rich.refresh()
         elif last or now - self._spoke >= PLAIN_SECONDS:
             self._spoke = now
-            self._say(f"step {step}/{self._total} {text}")
+            logger.info(f"step {step}/{self._total} {text}")
 
     def _text(self, step: int, loss: float, tokens: int, best: str, now: float) -> str:
         first_step, first_tokens, begun = self._first

@@ -9,10 +9,11 @@ the trial starts again with another trial.
 from __future__ import annotations
 
 import contextlib
+import logging
 import signal
 import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -22,6 +23,8 @@ from regard.training.interrupts import Interrupted
 
 if TYPE_CHECKING:
     from regard.training.loop import Loop
+
+logger = logging.getLogger(__name__)
 
 WARM = 2
 """Steps that are not timed: the first ones allocate."""
@@ -35,7 +38,7 @@ def steps_within(seconds: float, step: float, evaluation: float, every: int) -> 
     return max(1, int((seconds - evaluation) / (step + evaluation / every)))
 
 
-def measure(loop: Loop, seed: int, say: Callable[[str], Any]) -> int:
+def measure(loop: Loop, seed: int) -> int:
     """Time steps and an evaluation, put everything back, and say how many steps the rest of the budget holds."""
     budget = loop.settings.budget
     assert budget is not None
@@ -44,7 +47,7 @@ def measure(loop: Loop, seed: int, say: Callable[[str], Any]) -> int:
     left = budget - (time.perf_counter() - loop.begun)
     steps = steps_within(left, step, evaluation, loop.settings.evaluate_every or plan)
     steps = loop.fabric.broadcast(steps) if loop.world > 1 else steps
-    say(f"{budget:g} s hold {steps} steps of about {step * 1e3:.0f} ms, or {steps / plan:.1f} epochs")
+    logger.info(f"{budget:g} s hold {steps} steps of about {step * 1e3:.0f} ms, or {steps / plan:.1f} epochs")
     return steps
 
 

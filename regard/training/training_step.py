@@ -21,7 +21,7 @@ from torch.optim import Optimizer
 
 from regard.config.settings import TrainSettings
 from regard.training import fsdp
-from regard.training.objective import Task
+from regard.training.objective import Objective
 
 Wishes = tuple[bool, ...]
 
@@ -43,7 +43,7 @@ class Stepper:
         fabric: Fabric,
         model: nn.Module,
         optimizers: Sequence[Optimizer],
-        task: Task,
+        task: Objective,
         settings: TrainSettings,
         wishes: Callable[[], Wishes],
     ) -> None:

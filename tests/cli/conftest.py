@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from regard.cli import main
-from regard.data.synthetic.reviews import generate
+from regard.data.synthetic.reviews import generate_reviews
 
 HEADER = ("review", "sentiment")
 
@@ -18,11 +18,11 @@ def write_reviews(path: Path, count: int = 60, seed: int = 0) -> None:
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(HEADER)
-        writer.writerows((r.text, r.label) for r in generate(count, seed))
+        writer.writerows((r.text, r.label) for r in generate_reviews(count, seed))
 
 
 def write_corpus(path: Path, count: int = 120, seed: int = 0) -> None:
-    path.write_text("\n".join(r.text for r in generate(count, seed)) + "\n")
+    path.write_text("\n".join(r.text for r in generate_reviews(count, seed)) + "\n")
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def trained(tmp_path_factory) -> Path:
 
     folder = tmp_path_factory.mktemp("trained")
     write_reviews(folder / "reviews.csv")
-    quiet = {"progress": False, "say": lambda line: None}
+    quiet = {"progress": False}
     regard.train("classify", folder / "reviews.csv", model="han", steps=3, out=folder / "han", **quiet)
     return folder / "han"
 
@@ -73,7 +73,7 @@ def speaking(tmp_path_factory) -> Path:
     objectives = {"gpt": "causal", "bert": "masked", "birnn": "blank", "cnn": "span"}
     for model, sizes in small.items():
         settings = {"model": sizes, "data": {"block": 32}, "tokenizer": {"vocab": 400}}
-        quiet = {"progress": False, "say": lambda line: None}
+        quiet = {"progress": False}
         given = {"objective": objectives[model], "steps": 2, "out": folder / model, "settings": settings}
         regard.train("language", folder / "corpus.txt", model=model, **given, **quiet)
     return folder
@@ -81,7 +81,7 @@ def speaking(tmp_path_factory) -> Path:
 
 def write_pairs(folder: Path, count: int = 40, seed: int = 0) -> None:
     """train.en, train.de, val.en, val.de and pairs.tsv: words that are turned round."""
-    for name, texts in (("train", generate(count, seed)), ("val", generate(8, seed + 1))):
+    for name, texts in (("train", generate_reviews(count, seed)), ("val", generate_reviews(8, seed + 1))):
         lines = [" ".join(review.text.split()[:6]) for review in texts]
         (folder / f"{name}.en").write_text("".join(f"{line}\n" for line in lines))
         (folder / f"{name}.de").write_text("".join(f"{line[::-1]}\n" for line in lines))
@@ -97,7 +97,7 @@ def translating(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("translating")
     write_pairs(folder)
     settings = {"model": {"dim": 32, "hidden": 32, "layers": 2}, "tokenizer": {"vocab": 300}}
-    quiet = {"progress": False, "say": lambda line: None}
+    quiet = {"progress": False}
     files = [folder / "train.en", folder / "train.de"]
     regard.train("translate", files, steps=3, settings=settings, out=folder / "en-de", **quiet)
     return folder
@@ -122,7 +122,7 @@ def recalling(tmp_path_factory) -> Path:
 
     folder = tmp_path_factory.mktemp("recalling")
     write_facts(folder)
-    files, quiet = [folder / "facts.txt", folder / "asked.tsv"], {"progress": False, "say": lambda line: None}
+    files, quiet = [folder / "facts.txt", folder / "asked.tsv"], {"progress": False}
     sizes = {"closed": {"dim": 32, "layers": 1, "table": 512}, "open": {"dim": 32, "layers": 1, "hidden": 32}}
     for book, model in sizes.items():
         settings = {"book": book, "model": model, "tokenizer": {"vocab": 400}, "train": {"lr": 0.01}}
@@ -137,9 +137,9 @@ def write_pictures(folder: Path) -> None:
 
     import numpy as np
 
-    from regard.data.synthetic.scene_files import write
+    from regard.data.synthetic.scene_files import write_scenes
 
-    write(folder, 24, others=4, size=32)
+    write_scenes(folder, 24, eval_count=4, size=32)
     with zipfile.ZipFile(folder / "unseen.zip") as archive:
         (folder / "photo.png").write_bytes(archive.read("unseen000001.png"))
     with zipfile.ZipFile(folder / "train.zip") as archive:
@@ -159,7 +159,7 @@ def captioning(tmp_path_factory) -> Path:
 
     folder = tmp_path_factory.mktemp("captioning")
     write_pictures(folder)
-    quiet = {"progress": False, "say": lambda line: None}
+    quiet = {"progress": False}
     files = [folder / "train.zip", folder / "train.captions.tsv"]
     settings = {"model": {"channels": [8, 8], "dim": 16, "hidden": 16, "dropout": 0.0}, "data": {"size": 32}}
     settings["train"] = {"lr": 0.02, "evaluate_every": 100}  # long enough to say a few words

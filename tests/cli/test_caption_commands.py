@@ -123,7 +123,7 @@ def test_heads_of_models_of_pictures(cli, captioning, tmp_path):
     code, out, err = cli("heads", str(captioning / "pictures-run"), "pictures", "--rows", "10", "--json")
     assert code == 0, err
     found = json.loads(out)
-    assert {"sight.layers.0.attention.attend", "pool.attend"} <= {row["site"] for row in found["rows"]}
+    assert {"image_encoder.layers.0.attention.attend", "pool.attend"} <= {row["site"] for row in found["rows"]}
     assert 0 <= found["whole"]["accuracy"] <= 1
     code, out, err = cli("heads", str(captioning / "scenes"), "unseen.zip", "unseen.captions.tsv", "--json")
     assert code == 0, err

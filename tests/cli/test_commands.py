@@ -120,13 +120,13 @@ def test_the_same_command_gives_the_same_weights(cli, tmp_path):
 @pytest.mark.parametrize("model", ["tfidf", "han", "transformer"])
 def test_runs_load_as_they_were_saved(model, tmp_path):
     write_reviews(tmp_path / "reviews.csv")
-    quiet = {"progress": False, "say": lambda line: None}
+    quiet = {"progress": False}
     run = regard.train("classify", tmp_path / "reviews.csv", model=model, steps=3, out=tmp_path / "run", **quiet)
     run.save_pretrained(tmp_path / "copy")
     again = regard.Run.from_pretrained(tmp_path / "copy")
     texts = ["We loved it.", "It was dull and the soup was cold.", "word"]
     assert (run.probabilities(texts) == again.probabilities(texts)).all()
-    assert run.evaluate(tmp_path / "reviews.csv", say=lambda line: None)["rows"] == 60
+    assert run.evaluate(tmp_path / "reviews.csv")["rows"] == 60
 
 
 def test_settings_from_a_file_and_over_it(cli, tmp_path):

@@ -16,7 +16,7 @@ import pytest
 import regard
 from regard.data.read_table import Table
 
-QUIET = {"progress": False, "say": lambda line: None}
+QUIET = {"progress": False}
 SMALL = {
     "han": {"embed": 8, "hidden": 8, "attention": 8},
     "context-han": {"embed": 8, "hidden": 8, "attention": 8},

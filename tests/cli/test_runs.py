@@ -18,7 +18,7 @@ from regard.attention.mechanisms import MECHANISMS
 from regard.tasks.classify import look
 
 TRAIN = "train classify reviews.csv --steps 2 --quiet"
-QUIET = {"progress": False, "say": lambda line: None}
+QUIET = {"progress": False}
 
 
 @pytest.mark.parametrize(
@@ -209,14 +209,14 @@ def test_a_mechanism_of_the_users_own_is_used_after_training(cli, tmp_path):
     )
 
     def as_a_new_process(*words: str) -> int:
-        MECHANISMS.pop("my_own", None)
+        MECHANISMS.unregister("my_own")
         return cli(*words, "--import", "mine.py")[0]
 
     command = f"{TRAIN} --model transformer --mechanism my_own --set model.dim=16 --set model.layers=1 --out run"
     assert as_a_new_process(*shlex.split(command)) == 0
     for words in (("predict", "run", "fine"), ("evaluate", "run", "reviews.csv"), ("look", "run", "fine film")):
         assert as_a_new_process(*words) == 0
-    MECHANISMS.pop("my_own")
+    MECHANISMS.unregister("my_own")
     assert cli("predict", "run", "fine")[0] == 2
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.comparison import Asked
-from regard.data.synthetic.reviews import generate
+from regard.data.synthetic.reviews import generate_reviews
 
 TIMES = ("seconds", "latency")
 SMALL: dict[str, Any] = {
@@ -19,7 +19,7 @@ MODELS = ["han:embed=12,hidden=8,attention=8", "transformer:dim=16,hidden=16,lay
 
 
 def write_reviews(path: Path, count: int = 160) -> Path:
-    rows = [{"text": r.text, "label": r.label, "evidence": r.evidence} for r in generate(count, 0)]
+    rows = [{"text": r.text, "label": r.label, "evidence": r.evidence} for r in generate_reviews(count, 0)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
@@ -28,10 +28,6 @@ def asked(file: Path, **changes: Any) -> Asked:
     settings = {**SMALL, "data": {**SMALL["data"], "train": str(file)}}
     given = {"task": "classify", "models": MODELS, "settings": settings, "budget": ["4steps"], "seeds": 2}
     return Asked(**(given | changes))
-
-
-def silent(line: str) -> None:
-    pass
 
 
 def table(out: Path) -> list[dict]:

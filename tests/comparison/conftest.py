@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from comparing import asked, silent, write_reviews
+from comparing import asked, write_reviews
 
 from regard.comparison import compare_designs, results
 
@@ -21,5 +21,5 @@ def reviews(tmp_path_factory) -> Path:
 def compared(tmp_path_factory, reviews) -> Path:
     """A comparison that is done; tests read it and change nothing."""
     out = tmp_path_factory.mktemp("compared") / "out"
-    compare_designs(asked(reviews), out, progress=False, say=silent)
+    compare_designs(asked(reviews), out, progress=False)
     return out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from comparing import MODELS, asked, silent
+from comparing import MODELS, asked
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,14 +63,14 @@ def test_lists_keep_settings_with_their_name():
 
 def test_models_are_sized_to_the_parameters(reviews, tmp_path):
     how = {"models": MODELS[:2], "budget": ["3steps", "20kparameters"], "seeds": 1}
-    found = compare_designs(asked(reviews, **how), tmp_path / "out", progress=False, say=silent)
+    found = compare_designs(asked(reviews, **how), tmp_path / "out", progress=False)
     for row in found["rows"]:
         assert 16_000 <= row["parameters"] <= 20_000
 
 
 def test_tokens_are_what_the_runs_read(reviews, tmp_path):
     how = {"models": MODELS[:2], "budget": ["6ktokens"], "seeds": 1}
-    compare_designs(asked(reviews, **how), tmp_path / "out", progress=False, say=silent)
+    compare_designs(asked(reviews, **how), tmp_path / "out", progress=False)
     logs = list((tmp_path / "out/runs").rglob("metrics.jsonl"))
     assert len(logs) == 2
     for log in logs:
@@ -80,7 +80,7 @@ def test_tokens_are_what_the_runs_read(reviews, tmp_path):
 
 def test_time_is_turned_into_steps_that_are_kept(reviews, tmp_path):
     how = {"models": MODELS[:1], "budget": ["2s"], "seeds": 1}
-    found = compare_designs(asked(reviews, **how), tmp_path / "out", progress=False, say=silent)
+    found = compare_designs(asked(reviews, **how), tmp_path / "out", progress=False)
     kept = json.loads((tmp_path / "out/plan.json").read_text())["entries"][0]["steps"]
     assert found["rows"][0]["steps"] == kept > 1
     assert found["rows"][0]["seconds"] < 12  # a busy machine may take longer, and not another order of magnitude

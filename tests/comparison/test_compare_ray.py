@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from comparing import asked, silent, table
+from comparing import asked, table
 
 from regard.comparison import compare_designs
 from regard.comparison import ray_backend as on_ray
@@ -66,7 +66,7 @@ def test_the_table_is_the_same_though_a_worker_is_killed(cluster, compared, tmp_
     killer = threading.Thread(target=kill_one)
     killer.start()
     try:
-        found = compare_designs(again, out, on="ray", progress=False, say=silent)
+        found = compare_designs(again, out, on="ray", progress=False)
     finally:
         done.set()
         killer.join()
@@ -83,7 +83,6 @@ def test_a_run_that_fails_there_is_told(cluster, reviews, tmp_path):
         tmp_path / "out",
         on="ray",
         progress=False,
-        say=silent,
     )
     assert [row["name"] for row in found["rows"]] == ["tfidf"]
     assert "no longer a number" in found["failures"]["broken, seed 0"]

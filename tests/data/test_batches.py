@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.batches import pad, plan
+from regard.data.batches import pad_rows, plan_batches
 from regard.errors import UserError
 
 LENGTHS = st.lists(st.integers(0, 300), max_size=200)
@@ -13,7 +13,7 @@ LENGTHS = st.lists(st.integers(0, 300), max_size=200)
 
 @given(LENGTHS, st.integers(1, 1000), st.integers(0, 9), st.integers(0, 9), st.booleans())
 def test_each_document_once_within_the_budget(lengths, tokens, seed, epoch, shuffle):
-    batches = plan(lengths, tokens, seed=seed, epoch=epoch, shuffle=shuffle)
+    batches = plan_batches(lengths, tokens, seed=seed, epoch=epoch, shuffle=shuffle)
     assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
     for batch in batches:
         assert len(batch) == 1 or max(lengths[i] for i in batch) * len(batch) <= tokens
@@ -22,9 +22,9 @@ def test_each_document_once_within_the_budget(lengths, tokens, seed, epoch, shuf
 @given(LENGTHS, st.integers(1, 1000), st.integers(0, 9), st.integers(0, 9))
 def test_pure_in_its_arguments(lengths, tokens, seed, epoch):
     np.random.seed(epoch)
-    first = plan(lengths, tokens, seed=seed, epoch=epoch)
+    first = plan_batches(lengths, tokens, seed=seed, epoch=epoch)
     np.random.seed(epoch + 1)
-    second = plan(np.array(lengths, np.int64), tokens, seed=seed, epoch=epoch)
+    second = plan_batches(np.array(lengths, np.int64), tokens, seed=seed, epoch=epoch)
     assert [b.tolist() for b in first] == [b.tolist() for b in second]
 
 
@@ -33,7 +33,7 @@ def test_epochs_and_seeds_differ(seed, epoch):
     lengths = np.arange(200) % 37 + 1
 
     def flat(seed: int, epoch: int) -> list[int]:
-        return np.concatenate(plan(lengths, 100, seed=seed, epoch=epoch)).tolist()
+        return np.concatenate(plan_batches(lengths, 100, seed=seed, epoch=epoch)).tolist()
 
     assert flat(seed, epoch) != flat(seed, epoch + 1)
     assert flat(seed, epoch) != flat(seed + 1, epoch)
@@ -42,23 +42,23 @@ def test_epochs_and_seeds_differ(seed, epoch):
 
 def test_batches_are_well_filled_and_in_mixed_order():
     lengths = np.random.default_rng(0).lognormal(5.4, 0.7, 20_000).astype(int) + 1
-    batches = plan(lengths, 8192, seed=0, epoch=0)
+    batches = plan_batches(lengths, 8192, seed=0, epoch=0)
     places = sum(int(lengths[b].max()) * len(b) for b in batches)
     assert lengths.sum() / places > 0.93
     means = [lengths[b].mean() for b in batches]
     assert abs(np.corrcoef(means[:-1], means[1:])[0, 1]) < 0.2
-    ordered = plan(lengths, 8192, seed=0, epoch=0, shuffle=False)
+    ordered = plan_batches(lengths, 8192, seed=0, epoch=0, shuffle=False)
     assert np.diff([lengths[b].max() for b in ordered]).max() <= 0
 
 
 def test_a_budget_of_nothing_is_an_error():
     with pytest.raises(UserError, match="1 token or more"):
-        plan([1, 2], 0, seed=0, epoch=0)
+        plan_batches([1, 2], 0, seed=0, epoch=0)
 
 
 @given(st.lists(st.lists(st.integers(1, 99), max_size=9), min_size=1, max_size=9))
 def test_padding(rows):
-    ids, mask = pad([np.array(row, np.int32) for row in rows])
+    ids, mask = pad_rows([np.array(row, np.int32) for row in rows])
     assert (ids.dtype, mask.dtype) == (np.int64, np.bool_)
     assert ids.shape == mask.shape == (len(rows), max(map(len, rows)))
     assert [line[keep].tolist() for line, keep in zip(ids, mask, strict=True)] == rows

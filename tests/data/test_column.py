@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from regard.data import chunks, tokenizer
-from regard.data.corpus import build
-from regard.data.text_column import Column, column
+from regard.data.corpus import build_corpus
+from regard.data.text_column import TextColumn, find_text_column
 from regard.errors import UserError
 
 ROWS = [("good", 'a fine film, "truly"'), ("bad", "two\nlines  here"), ("good", "three")]
@@ -25,15 +25,15 @@ def table(tmp_path) -> Path:
     return file
 
 
-def text_of(found: list[chunks.File]) -> str:
-    return b"".join(block.data for file in found for block in chunks.blocks(file, "line")).decode()
+def text_of(found: list[chunks.TextSource]) -> str:
+    return b"".join(block.data for file in found for block in chunks.read_blocks(file, "line")).decode()
 
 
 def test_the_texts_of_a_table_are_lines_and_nothing_else_is_read(table):
-    found, notes = chunks.find(f"{table}:review")
+    found, notes = chunks.find_text_files(f"{table}:review")
     assert text_of(found) == 'a fine film, "truly"\ntwo lines  here\nthree\n'
     assert notes == []
-    found, notes = chunks.find(table)
+    found, notes = chunks.find_text_files(table)
     assert text_of(found).endswith("three\n")
     assert notes == ["reviews.csv: text column not named: took 'review'"]
 
@@ -46,17 +46,17 @@ def test_lines_with_labels_and_tables_without_a_header(tmp_path, zipped):
     end = ".gz" if zipped else ""
     write("questions.txt", "5 When was it ?\n3 Who was it ?\n")
     write("reviews.tsv", "0\t7\tA film.\n1\t9\tAnother.\n")
-    found, _ = chunks.find([tmp_path / f"questions.txt{end}:text", f"{tmp_path}/reviews.tsv{end}:2"])
+    found, _ = chunks.find_text_files([tmp_path / f"questions.txt{end}:text", f"{tmp_path}/reviews.tsv{end}:2"])
     assert text_of(found) == "When was it ?\nWho was it ?\nA film.\nAnother.\n"
-    assert text_of(chunks.find(tmp_path / f"questions.txt{end}")[0]).startswith("5 When")
+    assert text_of(chunks.find_text_files(tmp_path / f"questions.txt{end}")[0]).startswith("5 When")
 
 
 def test_a_file_that_has_a_colon_in_its_name_is_that_file(tmp_path):
     (tmp_path / "notes.txt").write_text("0 not this")
     (tmp_path / "notes.txt:text").write_text("unknown ending")
     (tmp_path / "a:b.txt").write_text("text")
-    assert column(tmp_path / "notes.txt:text") is None
-    assert text_of(chunks.find(tmp_path / "a:b.txt")[0]) == "text"
+    assert find_text_column(tmp_path / "notes.txt:text") is None
+    assert text_of(chunks.find_text_files(tmp_path / "a:b.txt")[0]) == "text"
 
 
 def test_what_cannot_be_meant_is_said(table, tmp_path):
@@ -66,32 +66,31 @@ def test_what_cannot_be_meant_is_said(table, tmp_path):
         (f"{table.parent}/x.pdf:text", "no such file"),
     ):
         with pytest.raises(UserError, match=said):
-            chunks.find(name)
+            chunks.find_text_files(name)
     (tmp_path / "q.txt").write_text("5 When ?\n")
     with pytest.raises(UserError, match=r"say q\.txt:text"):
-        chunks.find(tmp_path / "q.txt:question")
+        chunks.find_text_files(tmp_path / "q.txt:question")
     (tmp_path / "x.pdf").write_text("")
     with pytest.raises(UserError, match=r"column of a table, such as reviews\.csv:review"):
-        chunks.find(tmp_path / "x.pdf")
+        chunks.find_text_files(tmp_path / "x.pdf")
 
 
 @pytest.mark.parametrize("documents", ["file", "blank", "line"])
 def test_rows_are_documents_and_a_build_is_found_again(table, tmp_path, documents):
-    words = tokenizer.train([text for _, text in ROWS], "words", 50)
-    said: list[str] = []
-    given = {"documents": documents, "progress": False, "say": said.append}
-    made = build(f"{table}:review", words, tmp_path / "tokens", **given)
+    words = tokenizer.train_tokenizer([text for _, text in ROWS], "words", 50)
+    given = {"documents": documents, "progress": False}
+    made = build_corpus(f"{table}:review", words, tmp_path / "tokens", **given)
     assert len(made) == len(ROWS)
     shard = next((tmp_path / "tokens").glob("shard-*"))
     before = shard.stat().st_mtime_ns
     os.utime(table, ns=(10**18, 10**18))  # the same contents with another date
-    again = build(Column(table, "review"), words, tmp_path / "tokens", **given)
+    again = build_corpus(TextColumn(table, "review"), words, tmp_path / "tokens", **given)
     assert shard.stat().st_mtime_ns == before
     assert again.fingerprint == made.fingerprint
     table.write_text(table.read_text().replace("bad,", "poor,"))  # labels are no part of it
-    assert build(f"{table}:review", words, tmp_path / "tokens", **given).fingerprint == made.fingerprint
+    assert build_corpus(f"{table}:review", words, tmp_path / "tokens", **given).fingerprint == made.fingerprint
     table.write_text(table.read_text().replace("three", "fine"))
-    changed = build(f"{table}:review", words, tmp_path / "tokens", **given)
+    changed = build_corpus(f"{table}:review", words, tmp_path / "tokens", **given)
     assert changed.fingerprint != made.fingerprint
-    ids = changed.read([0], changed.tokens)[0]
+    ids = changed.read([0], changed.num_tokens)[0]
     assert np.array_equal(ids[-2:], [words.encode("fine").ids[0], tokenizer.EOS])

@@ -7,21 +7,21 @@ from collections import Counter
 
 import pytest
 
-from regard.data.sentence_split import split
+from regard.data.sentence_split import split_sentences
 from regard.data.synthetic import contexts
 from regard.errors import UserError
 
 
 def test_the_same_arguments_give_the_same_texts():
-    assert contexts.generate(30, 5) == contexts.generate(30, 5)
-    assert contexts.generate(30, 5) != contexts.generate(30, 6)
+    assert contexts.generate_contexts(30, 5) == contexts.generate_contexts(30, 5)
+    assert contexts.generate_contexts(30, 5) != contexts.generate_contexts(30, 6)
 
 
 @pytest.mark.parametrize("naming", contexts.ORDERS)
 def test_the_label_is_the_colour_of_the_thing_named(naming: str):
-    for found in contexts.generate(200, 0, things=20, listed=(4, 8), colours=4, naming=naming, fillers=(0, 3)):
-        sentences = [found.text[start:end] for start, end in split(found.text)]
-        (named,) = {t for t in contexts.THINGS for s in sentences if re.search(rf"(the|of the) {t}\.", s)}
+    for found in contexts.generate_contexts(200, 0, things=20, listed=(4, 8), colours=4, naming=naming, fillers=(0, 3)):
+        sentences = [found.text[start:end] for start, end in split_sentences(found.text)]
+        (named,) = {t for t in contexts.OBJECTS for s in sentences if re.search(rf"(the|of the) {t}\.", s)}
         assert f"a {found.label} {named}" in sentences[found.sentence]
         ((start, end),) = found.evidence
         assert found.text[start:end] == f"{found.label} {named}"
@@ -31,7 +31,7 @@ def test_the_label_is_the_colour_of_the_thing_named(naming: str):
 
 def test_words_alone_say_nothing_of_the_label():
     """Every colour stands equally often in every list, and labels are in equal parts."""
-    found = contexts.generate(400, 1, listed=(4, 8), colours=4)
+    found = contexts.generate_contexts(400, 1, listed=(4, 8), colours=4)
     assert set(Counter(c.label for c in found).values()) == {100}
     for c in found:
         counts = Counter(word for word in re.findall(r"\w+", c.text) if word in contexts.COLOURS[:4])
@@ -51,11 +51,11 @@ def test_words_alone_say_nothing_of_the_label():
 )
 def test_what_cannot_be_is_told(more: dict, said: str):
     with pytest.raises(UserError, match=said):
-        contexts.generate(3, 0, **more)
+        contexts.generate_contexts(3, 0, **more)
 
 
 def test_texts_to_learn_from_have_lists_of_any_size_and_colours_drawn_freely():
-    found = contexts.generate(400, 2, listed=(1, 12), even=False)
+    found = contexts.generate_contexts(400, 2, listed=(1, 12), even=False)
     assert set(Counter(c.label for c in found).values()) == {100}
     sizes = Counter()
     for c in found:
@@ -72,6 +72,6 @@ def test_texts_to_learn_from_have_lists_of_any_size_and_colours_drawn_freely():
 
 
 def test_the_texts_to_measure_on_are_twelve_things_in_four_colours():
-    for c in contexts.generate(20, 3):
+    for c in contexts.generate_contexts(20, 3):
         counts = Counter(re.findall(rf"a ({'|'.join(contexts.COLOURS)}) \w+", c.text))
         assert sorted(counts.values()) == [3, 3, 3, 3]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import os
 import re
 import signal
@@ -17,10 +18,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.config.messages import collect_messages
 from regard.data import chunks, encode_ids, tokenize_corpus
 from regard.data import corpus as corpus_module
 from regard.data import tokenizer as tokenizers
-from regard.data.corpus import Corpus, build
+from regard.data.corpus import Corpus, build_corpus
 from regard.data.tokenizer import EOS, KINDS, Tokenizer
 from regard.errors import UserError
 
@@ -37,7 +39,7 @@ STORY = "The film's end -- can't we say? -- is <br />7.5 of 10, as in the 80s...
 
 @cache
 def trained(kind: str) -> Tokenizer:
-    return tokenizers.train([STORY * 3 + "".join(FRAGMENTS)], kind, 400)
+    return tokenizers.train_tokenizer([STORY * 3 + "".join(FRAGMENTS)], kind, 400)
 
 
 def whole(tokenizer: Tokenizer, text: str) -> list[int]:
@@ -52,13 +54,13 @@ def words(tokenizer: Tokenizer, text: str) -> list[str]:
 
 
 def all_of(corpus: Corpus) -> list[int]:
-    return corpus.read([0], corpus.tokens)[0].tolist()
+    return corpus.read([0], corpus.num_tokens)[0].tolist()
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks, pieces and shards so small that a short text has many."""
-    monkeypatch.setattr(chunks.blocks, "__defaults__", ("file", 40, 0, True))
+    monkeypatch.setattr(chunks.read_blocks, "__defaults__", ("file", 40, 0, True))
     monkeypatch.setattr(encode_ids, "PIECE", 16)
     monkeypatch.setattr(tokenize_corpus, "SHARD", 25)
 
@@ -70,7 +72,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(text=TEXT, size=st.integers(1, 12))
 @settings(max_examples=300, deadline=None)
 def test_pieces_have_the_tokens_of_the_whole(kind, text, size):
-    parts = [part.decode() for part in chunks.cut(text.encode(), size)]
+    parts = [part.decode() for part in chunks.split_text(text.encode(), size)]
     assert "".join(parts) == text
     tokenizer = trained(kind)
     assert [i for part in parts for i in whole(tokenizer, part)] == whole(tokenizer, text)
@@ -84,7 +86,7 @@ def test_a_cut_is_right_between_any_two_characters(kind):
     every = [chr(c) for c in (*range(0x3100), *range(0x3100, 0xD800, 97), *range(0xE000, 0x30000, 97))]
     for c in every:
         for text in (f"a{c} {c}b", f"a{c}\n{c}b", f"!{c} b", f"a{c}\r\n{c}b"):
-            parts = [part.decode() for part in chunks.cut(text.encode(), 1)]
+            parts = [part.decode() for part in chunks.split_text(text.encode(), 1)]
             if len(parts) > 1:
                 assert [word for part in parts for word in words(tokenizer, part)] == words(tokenizer, text), repr(text)
                 checked += 1
@@ -93,8 +95,8 @@ def test_a_cut_is_right_between_any_two_characters(kind):
 
 def test_pieces_are_small_in_ordinary_text():
     data = (STORY * 100).encode()
-    assert max(map(len, chunks.cut(data, 100))) < 150
-    assert b"".join(chunks.cut(data, 100)) == data
+    assert max(map(len, chunks.split_text(data, 100))) < 150
+    assert b"".join(chunks.split_text(data, 100)) == data
 
 
 def _documents(text: str, documents: str) -> list[str]:
@@ -119,24 +121,24 @@ def _documents(text: str, documents: str) -> list[str]:
 def test_documents_do_not_depend_on_blocks(tmp_path_factory, documents, text, size, resumed):
     file = tmp_path_factory.getbasetemp() / "text.txt"
     file.write_bytes(text.encode())
-    blocks = list(chunks.blocks(file, documents, size))
+    blocks = list(chunks.read_blocks(file, documents, size))
     plain = text.removeprefix("\ufeff")
     assert b"".join(b.data for b in blocks) == plain.encode()
     found, open_ = [], False
     for block in blocks:
-        for data, ended in chunks.texts(block, documents):
+        for data, ended in chunks.split_documents(block, documents):
             found[len(found) - open_ :] = [(found[-1] if open_ else "") + data.decode()]
             open_ = not ended
     assert found == _documents(plain, documents)
     if resumed < len(blocks) - 1:
         last = blocks[resumed]
-        again = list(chunks.blocks(file, documents, size, last.offset + len(last.data), last.ends))
+        again = list(chunks.read_blocks(file, documents, size, last.offset + len(last.data), last.ends))
         assert again == blocks[resumed + 1 :]
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_characters_by_table_are_the_librarys(text):
-    corpus = Corpus.of(["x" + text], trained("chars"))
+    corpus = Corpus.from_texts(["x" + text], trained("chars"))
     assert all_of(corpus) == [*whole(trained("chars"), "x" + text), EOS]
 
 
@@ -156,21 +158,23 @@ def test_built_in_small_blocks_as_in_one(tmp_path, small, kind, documents, worke
         else:
             name.write_bytes(text.encode())
     tokenizer = trained(kind)
-    corpus = build(tmp_path / "in", tokenizer, tmp_path / "out", documents=documents, workers=workers, progress=False)
+    corpus = build_corpus(
+        tmp_path / "in", tokenizer, tmp_path / "out", documents=documents, workers=workers, progress=False
+    )
     assert len(list((tmp_path / "out").glob("shard-*"))) > 3
     expected = [doc for text in texts for doc in _documents(text, documents)]
     ids = [whole(tokenizer, doc) for doc in expected]
     ids = [i if i and i[-1] == EOS else [*i, EOS] for i in ids]
     assert all_of(corpus) == [i for each in ids for i in each]
-    assert corpus.tokens == sum(map(len, ids))
-    assert corpus.bounds().tolist() == np.cumsum([0, *map(len, ids)])[:-1].tolist()
+    assert corpus.num_tokens == sum(map(len, ids))
+    assert corpus.document_starts().tolist() == np.cumsum([0, *map(len, ids)])[:-1].tolist()
     assert len(corpus) == len(expected)
-    assert corpus.characters == sum(map(len, expected))
-    assert corpus.bytes == sum(len(doc.encode()) for doc in expected)
-    in_memory = Corpus.of(texts, tokenizer, documents=documents)
+    assert corpus.num_characters == sum(map(len, expected))
+    assert corpus.num_bytes == sum(len(doc.encode()) for doc in expected)
+    in_memory = Corpus.from_texts(texts, tokenizer, documents=documents)
     assert all_of(in_memory) == all_of(corpus)
-    assert in_memory.bounds().tolist() == corpus.bounds().tolist()
-    assert (in_memory.characters, in_memory.bytes) == (corpus.characters, corpus.bytes)
+    assert in_memory.document_starts().tolist() == corpus.document_starts().tolist()
+    assert (in_memory.num_characters, in_memory.num_bytes) == (corpus.num_characters, corpus.num_bytes)
 
 
 def _blocks_counted(
@@ -178,21 +182,20 @@ def _blocks_counted(
 ) -> list[int]:
     """Counts the blocks that are encoded, and stops after so many."""
     seen: list[int] = []
-    plain = encode_ids.Encoder.__call__
+    plain = encode_ids.BlockEncoder.__call__
 
-    def counted(self: encode_ids.Encoder, block: chunks.Block) -> encode_ids.Encoded:
+    def counted(self: encode_ids.BlockEncoder, block: chunks.TextBlock) -> encode_ids.EncodedBlock:
         seen.append(block.offset)
         if stop is not None and len(seen) > stop:
             raise how
         return plain(self, block)
 
-    monkeypatch.setattr(encode_ids.Encoder, "__call__", counted)
+    monkeypatch.setattr(encode_ids.BlockEncoder, "__call__", counted)
     return seen
 
 
-def _build(folder: Path, *, documents: str = "file", kind: str = "bpe", said: list[str] | None = None) -> Corpus:
-    say = (lambda _: None) if said is None else said.append
-    return build(folder / "in", trained(kind), folder / "out", documents=documents, say=say, workers=1, progress=False)
+def _build(folder: Path, *, documents: str = "file", kind: str = "bpe") -> Corpus:
+    return build_corpus(folder / "in", trained(kind), folder / "out", documents=documents, workers=1, progress=False)
 
 
 @pytest.fixture
@@ -326,31 +329,31 @@ def test_a_date_is_trusted_only_when_it_is_old(book):
 
 
 def test_text_that_changes_meanwhile_is_an_error(book, monkeypatch):
-    plain = encode_ids.Encoder.__call__
+    plain = encode_ids.BlockEncoder.__call__
 
-    def changing(self: encode_ids.Encoder, block: chunks.Block) -> encode_ids.Encoded:
+    def changing(self: encode_ids.BlockEncoder, block: chunks.TextBlock) -> encode_ids.EncodedBlock:
         with open(book / "in" / "a.txt", "ab") as file:
             file.write(b"more")
         return plain(self, block)
 
-    monkeypatch.setattr(encode_ids.Encoder, "__call__", changing)
+    monkeypatch.setattr(encode_ids.BlockEncoder, "__call__", changing)
     with pytest.raises(UserError, match="changed while"):
         _build(book)
 
 
-def test_two_builds_at_once_make_one(book):
+def test_two_builds_at_once_make_one(book, caplog):
     fcntl = pytest.importorskip("fcntl")
     (book / "out").mkdir()
-    said: list[str] = []
+    caplog.set_level(logging.INFO, "regard")
     with open(book / "out" / ".lock", "wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        other = threading.Thread(target=_build, args=(book,), kwargs={"said": said})
+        other = threading.Thread(target=_build, args=(book,))
         other.start()
         for _ in range(500):
-            if said:
+            if caplog.messages:
                 break
             time.sleep(0.01)
-        assert "waiting" in said[0]
+        assert "waiting" in caplog.messages[0]
         assert not (book / "out" / "corpus.json").exists()
     other.join(30)
     assert (book / "out" / "corpus.json").exists()
@@ -359,12 +362,12 @@ def test_two_builds_at_once_make_one(book):
 def test_two_bytes_an_id_or_four(tmp_path, monkeypatch):
     (tmp_path / "a.md").write_text(STORY)
     tokenizer = trained("bpe")
-    small = build(tmp_path / "a.md", tokenizer, tmp_path / "2", progress=False)
+    small = build_corpus(tmp_path / "a.md", tokenizer, tmp_path / "2", progress=False)
     monkeypatch.setattr(tokenizer, "size", (1 << 16) + 1)
-    large = build(tmp_path / "a.md", tokenizer, tmp_path / "4", progress=False)
+    large = build_corpus(tmp_path / "a.md", tokenizer, tmp_path / "4", progress=False)
     assert all_of(small) == all_of(large)
     sizes = [next((tmp_path / n).glob("shard*")).stat().st_size for n in "24"]
-    assert 0 <= sizes[1] - sizes[0] - 2 * small.tokens < 16
+    assert 0 <= sizes[1] - sizes[0] - 2 * small.num_tokens < 16
 
 
 # Bad input
@@ -379,13 +382,13 @@ def test_not_utf8_says_where(tmp_path, small, zipped, at):
     file = tmp_path / ("a.txt.gz" if zipped else "a.txt")
     file.write_bytes(gzip.compress(bytes(data)) if zipped else bytes(data))
     with pytest.raises(UserError, match=rf"{re.escape(str(file))} is not valid UTF-8: byte 0xe9 at offset {at}\b"):
-        build([file], trained("bpe"), tmp_path / "out", progress=False)
+        build_corpus([file], trained("bpe"), tmp_path / "out", progress=False)
 
 
 def test_bad_files_say_what_is_wrong(tmp_path):
     def fails(path: Path, words: str, **keywords) -> None:
         with pytest.raises(UserError, match=words):
-            build(path, trained("bpe"), tmp_path / "out", progress=False, **keywords)
+            build_corpus(path, trained("bpe"), tmp_path / "out", progress=False, **keywords)
 
     good = tmp_path / "good.txt"
     good.write_text("a")
@@ -405,16 +408,16 @@ def test_bad_files_say_what_is_wrong(tmp_path):
     fails(tmp_path / "blank.txt", "there is no text in", documents="line")
     fails(good / "x.txt", "no such file|cannot read")
     with pytest.raises(UserError, match="no text files were given"):
-        build([], trained("bpe"), tmp_path / "out")
+        build_corpus([], trained("bpe"), tmp_path / "out")
     with pytest.raises(UserError, match="cannot make the folder"):
-        build(good, trained("bpe"), good / "out")
+        build_corpus(good, trained("bpe"), good / "out")
 
 
 def test_folders_are_read_by_name_and_files_once(tmp_path):
     for name in ("b/2.txt", "b/1.MD", "a.txt", ".hidden/x.txt", "b/.y.txt", "picture.png"):
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "in" / name).write_text(name)
-    found, notes = chunks.find([tmp_path / "in", tmp_path / "in" / "a.txt"])
+    found, notes = chunks.find_text_files([tmp_path / "in", tmp_path / "in" / "a.txt"])
     assert [f.relative_to(tmp_path / "in").as_posix() for f in found] == ["a.txt", "b/1.MD", "b/2.txt"]
     assert len(notes) == 2
     assert "1 files" in notes[0]
@@ -423,9 +426,9 @@ def test_folders_are_read_by_name_and_files_once(tmp_path):
 
 def test_a_mark_of_the_byte_order_is_no_text(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfthe film")
-    corpus = build(tmp_path / "a.txt", trained("bpe"), tmp_path / "out", progress=False)
+    corpus = build_corpus(tmp_path / "a.txt", trained("bpe"), tmp_path / "out", progress=False)
     assert all_of(corpus) == [*whole(trained("bpe"), "the film"), EOS]
-    assert corpus.bytes == 8
+    assert corpus.num_bytes == 8
 
 
 # Reading
@@ -436,10 +439,10 @@ def sharded(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     folder = tmp_path_factory.mktemp("sharded")
     (folder / "a.txt").write_text(STORY * 7)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunks.blocks, "__defaults__", ("file", 40, 0, True))
+        patch.setattr(chunks.read_blocks, "__defaults__", ("file", 40, 0, True))
         patch.setattr(encode_ids, "PIECE", 16)
         patch.setattr(tokenize_corpus, "SHARD", 30)
-        return build(folder / "a.txt", trained("bpe"), folder / "out", documents="blank", progress=False)
+        return build_corpus(folder / "a.txt", trained("bpe"), folder / "out", documents="blank", progress=False)
 
 
 @given(data=st.data())
@@ -448,9 +451,9 @@ def test_windows_are_slices_of_the_stream(sharded, data):
     stream = np.array(all_of(sharded))
     start = data.draw(st.integers(0, len(stream)))
     stop = data.draw(st.integers(start, len(stream)))
-    part = sharded.part(start, stop)
-    length = data.draw(st.integers(0, part.tokens))
-    starts = data.draw(st.lists(st.integers(0, part.tokens - length), max_size=20))
+    part = sharded.slice(start, stop)
+    length = data.draw(st.integers(0, part.num_tokens))
+    starts = data.draw(st.lists(st.integers(0, part.num_tokens - length), max_size=20))
     windows = part.read(starts, length)
     assert windows.shape == (len(starts), length)
     assert windows.dtype == np.int64
@@ -459,57 +462,62 @@ def test_windows_are_slices_of_the_stream(sharded, data):
 
 
 def test_windows_that_leave_the_corpus_are_an_error(sharded):
-    for starts, length in (([-1], 2), ([0, sharded.tokens - 1], 2), ([0], sharded.tokens + 1)):
+    for starts, length in (([-1], 2), ([0, sharded.num_tokens - 1], 2), ([0], sharded.num_tokens + 1)):
         with pytest.raises(IndexError, match="leave"):
             sharded.read(starts, length)
     with pytest.raises(UserError, match="not a part"):
-        sharded.part(3, sharded.tokens + 1)
+        sharded.slice(3, sharded.num_tokens + 1)
 
 
 @given(data=st.data())
 @settings(deadline=None)
 def test_parts_know_their_documents_and_lengths(sharded, data):
-    at = data.draw(st.integers(0, sharded.tokens))
+    at = data.draw(st.integers(0, sharded.num_tokens))
     first, second = sharded.split(at)
-    assert first.tokens + second.tokens == sharded.tokens
-    ids, bounds = all_of(sharded), set(sharded.bounds().tolist())
+    assert first.num_tokens + second.num_tokens == sharded.num_tokens
+    ids, bounds = all_of(sharded), set(sharded.document_starts().tolist())
     for part, ids_, offset in ((first, ids[:at], 0), (second, ids[at:], at)):
-        if not part.tokens:
+        if not part.num_tokens:
             continue
         assert all_of(part) == ids_
-        assert part.bounds().tolist() == [i for i in range(part.tokens) if i == 0 or i + offset in bounds]
-        assert len(part) == len(part.bounds())
-    assert abs(first.characters + second.characters - sharded.characters) <= 1
+        assert part.document_starts().tolist() == [i for i in range(part.num_tokens) if i == 0 or i + offset in bounds]
+        assert len(part) == len(part.document_starts())
+    assert abs(first.num_characters + second.num_characters - sharded.num_characters) <= 1
     text = trained("bpe").decode([i for i in ids[:at] if i != EOS])
-    assert abs(first.characters - len(text)) <= 40, "within a piece"
+    assert abs(first.num_characters - len(text)) <= 40, "within a piece"
     assert {first.fingerprint, second.fingerprint} & {sharded.fingerprint} == (
-        {sharded.fingerprint} if at in (0, sharded.tokens) else set()
+        {sharded.fingerprint} if at in (0, sharded.num_tokens) else set()
     )
 
 
 def test_characters_of_a_part_are_exact_where_tokens_are_characters():
-    corpus = Corpus.of([STORY * 200], trained("chars"))
+    corpus = Corpus.from_texts([STORY * 200], trained("chars"))
     for at in (0, 1, 777, 9000, 9999):
         first, second = corpus.split(at)
-        assert first.characters == at
-        assert second.characters == len(STORY) * 200 - at
+        assert first.num_characters == at
+        assert second.num_characters == len(STORY) * 200 - at
 
 
 def test_a_corpus_of_ids():
-    corpus = Corpus.of_ids([[7, 8], [], [70_000]])
+    corpus = Corpus.from_ids([[7, 8], [], [70_000]])
     assert all_of(corpus) == [7, 8, EOS, EOS, 70_000, EOS]
-    assert corpus.bounds().tolist() == [0, 3, 4]
-    assert corpus.characters == 0
-    assert corpus.fingerprint != Corpus.of_ids([[7, 8], [], [70_001]]).fingerprint
-    assert len(Corpus.of_ids([])) == Corpus.of_ids([]).tokens == Corpus.of([], trained("bpe")).tokens == 0
-    assert Corpus.of(["\n \n"], trained("bpe"), documents="blank").characters == 0
+    assert corpus.document_starts().tolist() == [0, 3, 4]
+    assert corpus.num_characters == 0
+    assert corpus.fingerprint != Corpus.from_ids([[7, 8], [], [70_001]]).fingerprint
+    assert (
+        len(Corpus.from_ids([]))
+        == Corpus.from_ids([]).num_tokens
+        == Corpus.from_texts([], trained("bpe")).num_tokens
+        == 0
+    )
+    assert Corpus.from_texts(["\n \n"], trained("bpe"), documents="blank").num_characters == 0
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="wants Linux")
 def test_reading_holds_little(tmp_path, monkeypatch):
     """Pages that were read are let go: far less than the file stays in the process."""
     (tmp_path / "a.txt").write_text("x")
-    build(tmp_path / "a.txt", trained("bpe"), tmp_path / "out", progress=False)
+    build_corpus(tmp_path / "a.txt", trained("bpe"), tmp_path / "out", progress=False)
     about = json.loads((tmp_path / "out" / "corpus.json").read_text())
     ids = np.arange(32 << 20, dtype="<u2")
     arrays = {"tokens": ids, "documents": np.zeros(1, np.int64), "marks": np.array([[len(ids), 1, 1]])}
@@ -523,22 +531,22 @@ def test_reading_holds_little(tmp_path, monkeypatch):
     corpus = Corpus.open(tmp_path / "out")
     before, most, random = file_pages(), 0, np.random.default_rng(0)
     for _ in range(300):
-        starts = random.integers(0, corpus.tokens - 64, 16)
+        starts = random.integers(0, corpus.num_tokens - 64, 16)
         assert (corpus.read(starts, 64)[:, 0] == starts % (1 << 16)).all()
         most = max(most, file_pages() - before)
     assert most < 16 << 20
     monkeypatch.setattr(corpus_module, "HELD", 1 << 40)
     for _ in range(300):
-        corpus.read(random.integers(0, corpus.tokens - 64, 16), 64)
+        corpus.read(random.integers(0, corpus.num_tokens - 64, 16), 64)
     assert file_pages() - before > 24 << 20, "this test can see"
 
 
 def test_progress_is_said_where_there_is_no_terminal(book, small, monkeypatch):
     monkeypatch.setattr(tokenize_corpus, "PLAIN_SECONDS", 0.0)
-    said: list[str] = []
-    build(book / "in", trained("bpe"), book / "out", say=said.append)
-    assert len(said) > 5
-    assert re.fullmatch(r"tokenising \d+ of \d+ MB  \d+\.\d MB/s", said[-1])
+    with collect_messages() as messages:
+        build_corpus(book / "in", trained("bpe"), book / "out")
+    assert len(messages) > 5
+    assert re.fullmatch(r"tokenising \d+ of \d+ MB  \d+\.\d MB/s", messages[-1])
 
 
 @pytest.mark.data
@@ -547,7 +555,7 @@ def test_wikitext_has_its_known_number_of_tokens(tmp_path):
     if not file.exists():
         pytest.skip("no ../shared/data")
     text = gzip.decompress(file.read_bytes()).decode()
-    corpus = build(file, tokenizers.train([text], "spaces", 40_000), tmp_path / "out", progress=False)
-    assert corpus.tokens == len(text.split()) + text.count("\n") == 217_646
+    corpus = build_corpus(file, tokenizers.train_tokenizer([text], "spaces", 40_000), tmp_path / "out", progress=False)
+    assert corpus.num_tokens == len(text.split()) + text.count("\n") == 217_646
     assert len(corpus) == 1
-    assert corpus.characters == len(text)
+    assert corpus.num_characters == len(text)

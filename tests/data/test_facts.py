@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regard.data.facts import find, parted, read_facts, read_questions
+from regard.data.facts import match_question, split_name, read_facts, read_questions
 from regard.errors import UserError
 
 FACTS = """Ada Lovelace. Ada Lovelace was born in London .
@@ -38,8 +38,8 @@ def book(tmp_path):
     ],
 )
 def test_the_name_of_a_line(line, name):
-    assert parted(line)[0] == name
-    assert parted(line)[1].endswith(" .")
+    assert split_name(line)[0] == name
+    assert split_name(line)[1].endswith(" .")
 
 
 def test_whole_words_stand_in_the_book(book):
@@ -60,12 +60,12 @@ def test_questions_have_patterns(book, tmp_path):
     assert asked.patterns == [("Where was", "born?")] * 2
     assert asked.names == ["Ada Lovelace", "Grace Hopper"]  # whether the facts know the name or not
     assert asked.answers == ["London", "New York"]
-    assert find("where was  Ada Lovelace born", asked.patterns) == (("Where was", "born?"), "Ada Lovelace")
-    assert find("What is the capital of France?", asked.patterns) is None
-    assert find("Where was %C3%81lvarez de Paz born?", asked.patterns) == (("Where was", "born?"), "Álvarez de Paz")
-    assert find("Where wasAda Lovelace born?", asked.patterns) is None
-    assert find("Where was born?", asked.patterns) is None
-    assert find(f"Where was {'Ada ' * 1000} born?", asked.patterns) is None
+    assert match_question("where was  Ada Lovelace born", asked.patterns) == (("Where was", "born?"), "Ada Lovelace")
+    assert match_question("What is the capital of France?", asked.patterns) is None
+    assert match_question("Where was %C3%81lvarez de Paz born?", asked.patterns) == (("Where was", "born?"), "Álvarez de Paz")
+    assert match_question("Where wasAda Lovelace born?", asked.patterns) is None
+    assert match_question("Where was born?", asked.patterns) is None
+    assert match_question(f"Where was {'Ada ' * 1000} born?", asked.patterns) is None
 
 
 @pytest.mark.parametrize(

@@ -32,31 +32,31 @@ def kept(request, tmp_path):
 
 
 def test_every_form_gives_the_same_arrays(kept):
-    assert image_source.holds(kept)
-    assert not image_files.holds(kept)
-    source = image_source.files(kept)
-    found = image_source.read(source, source.names, 64)
+    assert image_source.contains_images(kept)
+    assert not image_files.contains_images(kept)
+    source = image_source.open_image_source(kept)
+    found = image_source.read_images_or_features(source, source.names, 64)
     assert isinstance(found.array, np.memmap)
     assert found.array.shape == (3, 2, 3, 4)
     np.testing.assert_allclose(found.array, np.stack(list(ARRAYS.values())), atol=2e-3)
-    assert found.fingerprint == image_source.read(source, source.names, 32).fingerprint
+    assert found.fingerprint == image_source.read_images_or_features(source, source.names, 32).fingerprint
     assert source.find("deep/b.png") == source.names[1]
     assert source.find("d.jpg") is None
 
 
 def test_captions_find_features_by_the_name_of_the_picture(kept, tmp_path):
     (tmp_path / "c.tsv").write_text("b.jpg\ta dog\na.jpg\ta cat\ngone.jpg\tnothing\n")
-    found = caption_files.read(kept, tmp_path / "c.tsv", 64)
+    found = caption_files.read_captioned_images(kept, tmp_path / "c.tsv", 64)
     assert found.captions == [["a dog"], ["a cat"]]
-    np.testing.assert_allclose(found.pictures[0], ARRAYS["b.jpg"], atol=2e-3)
+    np.testing.assert_allclose(found.images[0], ARRAYS["b.jpg"], atol=2e-3)
     assert any("no picture" in note and "gone.jpg" in note for note in found.notes)
     assert any("no caption" in note for note in found.notes)
-    assert found.part([1]).pictures.dtype == np.float16
+    assert found.subset([1]).images.dtype == np.float16
 
 
 @pytest.mark.parametrize(("shape", "wanted"), [((7,), (1, 1, 7)), ((9, 5), (3, 3, 5)), ((2, 3, 5), (2, 3, 5))])
 def test_shapes_become_grids(shape, wanted):
-    assert image_features.grid(np.zeros(shape)).shape == wanted
+    assert image_features.to_grid(np.zeros(shape)).shape == wanted
 
 
 def bomb() -> bytes:
@@ -90,8 +90,8 @@ def test_what_cannot_be_used_is_counted_and_named(tmp_path, raw, said):
     with zipfile.ZipFile(tmp_path / "f.npz", "w") as archive:
         archive.writestr("a.jpg.npy", saved(ARRAYS["a.jpg"]))
         archive.writestr("bad.jpg.npy", raw)
-    source = image_features.files(tmp_path / "f.npz")
-    found = image_features.read(source, source.names)
+    source = image_features.open_features(tmp_path / "f.npz")
+    found = image_features.read_features(source, source.names)
     assert found.names == ["a.jpg"]
     assert len(found.notes) == 1
     assert said in found.notes[0]
@@ -104,18 +104,18 @@ def test_what_cannot_be_used_is_counted_and_named(tmp_path, raw, said):
 def test_files_that_are_none_are_errors(tmp_path, name, raw, said):
     (tmp_path / name).write_bytes(raw)
     with pytest.raises(UserError, match=said):
-        image_source.files(tmp_path / name)
+        image_source.open_image_source(tmp_path / name)
 
 
 def test_nothing_that_can_be_read_is_an_error(tmp_path):
     np.savez(tmp_path / "f.npz", a=np.array(["x"]))
-    source = image_source.files(tmp_path / "f.npz")
+    source = image_source.open_image_source(tmp_path / "f.npz")
     with pytest.raises(UserError, match=r"no array of .* can be read"):
-        image_source.read(source, source.names, 64)
+        image_source.read_images_or_features(source, source.names, 64)
 
 
 def test_classes_may_be_folders_of_features(tmp_path):
     np.savez(tmp_path / "f.npz", **{f"{label}/{i}": np.zeros((2, 2, 3)) for label in ("x", "y") for i in range(2)})
-    _, names, labels, _ = image_files.by_class(tmp_path / "f.npz", image_source.files(tmp_path / "f.npz"))
+    _, names, labels, _ = image_files.list_images_by_class(tmp_path / "f.npz", image_source.open_image_source(tmp_path / "f.npz"))
     assert labels == ["x", "x", "y", "y"]
     assert names[0] == "x/0"

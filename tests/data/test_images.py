@@ -35,7 +35,7 @@ def bomb(width=60_000, height=60_000) -> bytes:
 
 
 def test_a_picture_is_bytes_of_one_size():
-    found = image_files.decode(picture(), 16)
+    found = image_files.decode_image(picture(), 16)
     assert found.shape == (16, 16, 3)
     assert found.dtype == np.uint8
     assert (found == (200, 30, 40)).all()
@@ -47,7 +47,7 @@ def test_a_picture_is_bytes_of_one_size():
 )
 def test_other_colours_become_red_green_blue(mode, form, said):
     told: list[str] = []
-    found = image_files.decode(picture((90, 90, 90), mode=mode, form=form), 16, told.append)
+    found = image_files.decode_image(picture((90, 90, 90), mode=mode, form=form), 16, told.append)
     assert found.shape == (16, 16, 3)
     assert abs(found.astype(int).mean() - 90) < (60 if mode == "1" else 4)  # black and white are mixed to about it
     assert [said in note for note in told] == ([True] if said else [])
@@ -56,13 +56,13 @@ def test_other_colours_become_red_green_blue(mode, form, said):
 def test_what_is_transparent_is_white():
     file = io.BytesIO()
     Image.new("RGBA", (8, 8), (255, 0, 0, 0)).save(file, "PNG")
-    assert (image_files.decode(file.getvalue(), 8) == 255).all()
+    assert (image_files.decode_image(file.getvalue(), 8) == 255).all()
 
 
 def test_sixteen_bits_keep_their_light():
     file = io.BytesIO()
     Image.fromarray(np.full((8, 8), 32768, np.uint16)).save(file, "PNG")
-    assert abs(int(image_files.decode(file.getvalue(), 8).mean()) - 127) <= 1
+    assert abs(int(image_files.decode_image(file.getvalue(), 8).mean()) - 127) <= 1
 
 
 def test_a_picture_is_turned_as_its_camera_says():
@@ -71,7 +71,7 @@ def test_a_picture_is_turned_as_its_camera_says():
     file, exif = io.BytesIO(), Image.Exif()
     exif[0x0112] = 3  # upside down
     Image.fromarray(values).save(file, "JPEG", exif=exif, quality=95)
-    found = image_files.decode(file.getvalue(), 16)
+    found = image_files.decode_image(file.getvalue(), 16)
     assert found[12:].mean() > 240
     assert found[:4].mean() < 15
 
@@ -80,7 +80,7 @@ def test_an_animation_gives_its_first_picture():
     frames = [Image.new("RGB", (9, 9), colour) for colour in ("red", "blue")]
     file, told = io.BytesIO(), []
     frames[0].save(file, "GIF", save_all=True, append_images=frames[1:])
-    found = image_files.decode(file.getvalue(), 9, told.append)
+    found = image_files.decode_image(file.getvalue(), 9, told.append)
     assert found[0, 0].tolist() == [255, 0, 0]
     assert "animated" in told[0]
 
@@ -89,14 +89,14 @@ def test_an_animation_gives_its_first_picture():
     ("raw", "said"), [(b"", "broken"), (b"no picture", "broken"), (picture()[:40], "broken"), (bomb(), "refused")]
 )
 def test_what_cannot_be_read_says_why(raw, said):
-    with pytest.raises(image_files.Unreadable, match=said):
-        image_files.decode(raw, 16)
+    with pytest.raises(image_files.UnreadableImage, match=said):
+        image_files.decode_image(raw, 16)
 
 
 def test_a_bomb_is_refused_by_its_size_alone(monkeypatch):
     monkeypatch.setattr(image_files, "MOST_PIXELS", 100)
-    with pytest.raises(image_files.Unreadable, match="more than 100 pixels"):
-        image_files.decode(picture(size=(20, 12)), 16)
+    with pytest.raises(image_files.UnreadableImage, match="more than 100 pixels"):
+        image_files.decode_image(picture(size=(20, 12)), 16)
 
 
 @pytest.fixture
@@ -115,8 +115,8 @@ def mixed(tmp_path):
 
 @pytest.mark.parametrize("kind", ["all", "all.zip"])
 def test_bad_pictures_are_counted_and_named(mixed, kind):
-    source = image_files.files(mixed / kind)
-    found = image_files.read(source, source.names, 16)
+    source = image_files.open_images(mixed / kind)
+    found = image_files.read_images(source, source.names, 16)
     assert found.names == ["deep/other.jpg", "good.png", "grey.png"]
     assert isinstance(found.array, np.memmap)
     assert found.array.shape == (3, 16, 16, 3)
@@ -132,18 +132,18 @@ def test_a_zip_that_unpacks_to_too_much_is_left_out(tmp_path, monkeypatch):
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("large.png", b"\0" * 5000)
         archive.writestr("small.png", picture())
-    source = image_files.files(tmp_path / "a.zip")
-    found = image_files.read(source, source.names, 16)
+    source = image_files.open_images(tmp_path / "a.zip")
+    found = image_files.read_images(source, source.names, 16)
     assert found.names == ["small.png"]
     assert "too many bytes" in found.notes[0]
 
 
 def test_same_pictures_same_fingerprint(mixed):
-    source = image_files.files(mixed / "all")
-    first, again = (image_files.read(source, ["good.png", "grey.png"], 16).fingerprint for _ in range(2))
+    source = image_files.open_images(mixed / "all")
+    first, again = (image_files.read_images(source, ["good.png", "grey.png"], 16).fingerprint for _ in range(2))
     assert first == again
-    assert image_files.read(source, ["good.png"], 16).fingerprint != first
-    assert image_files.read(source, ["good.png", "grey.png"], 32).fingerprint != first
+    assert image_files.read_images(source, ["good.png"], 16).fingerprint != first
+    assert image_files.read_images(source, ["good.png", "grey.png"], 32).fingerprint != first
 
 
 @pytest.mark.parametrize(
@@ -155,22 +155,22 @@ def test_no_pictures_is_an_error(tmp_path, make, said):
     if make == "cut.zip":
         (tmp_path / make).write_bytes(b"PK\3\4 and no more")
     with pytest.raises(UserError, match=said):
-        image_files.files(tmp_path / make)
+        image_files.open_images(tmp_path / make)
 
 
 def test_classes_are_subfolders(tmp_path):
     for name in ("cats/a.png", "cats/b.png", "dogs/a.png", "loose.png", ".hidden/a.png", "__MACOSX/a.png"):
         (tmp_path / "p" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "p" / name).write_bytes(picture())
-    _, names, labels, notes = image_files.by_class(tmp_path / "p")
+    _, names, labels, notes = image_files.list_images_by_class(tmp_path / "p")
     assert notes == ["1 pictures lie in no folder of a class and are left out: loose.png"]
     assert dict(zip(names, labels, strict=True)) == {"cats/a.png": "cats", "cats/b.png": "cats", "dogs/a.png": "dogs"}
     with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:  # everything in one folder of the zip
         for name in ("p/cats/a.png", "p/dogs/b.png"):
             archive.writestr(name, picture())
-    assert image_files.by_class(tmp_path / "p.zip")[2] == ["cats", "dogs"]
+    assert image_files.list_images_by_class(tmp_path / "p.zip")[2] == ["cats", "dogs"]
     with pytest.raises(UserError, match="two classes"):
-        image_files.by_class(tmp_path / "p" / "cats")
+        image_files.list_images_by_class(tmp_path / "p" / "cats")
 
 
 def test_a_damaged_picture_of_a_zip_is_left_out(tmp_path):
@@ -183,8 +183,8 @@ def test_a_damaged_picture_of_a_zip_is_left_out(tmp_path):
     raw = bytearray((tmp_path / "p.zip").read_bytes())
     raw[place : place + 200] = bytes(200)
     (tmp_path / "p.zip").write_bytes(bytes(raw))
-    source = image_files.files(tmp_path / "p.zip")
-    found = image_files.read(source, source.names, 16)
+    source = image_files.open_images(tmp_path / "p.zip")
+    found = image_files.read_images(source, source.names, 16)
     assert found.names == ["a.bmp"]
     assert "b.bmp" in found.notes[0]
 
@@ -194,7 +194,7 @@ def test_sixteen_bits_in_any_order():
     for kind in ("<u2", ">u2"):
         raw = io.BytesIO()
         Image.fromarray(values.astype(kind)).save(raw, "TIFF")
-        assert abs(image_files.decode(raw.getvalue(), 8).mean() - 127) < 3
+        assert abs(image_files.decode_image(raw.getvalue(), 8).mean() - 127) < 3
 
 
 # Captions
@@ -211,7 +211,7 @@ def test_sixteen_bits_in_any_order():
     ],
 )
 def test_words_of_a_caption(text, words):
-    assert caption_files.clean(text) == words
+    assert caption_files.normalize_caption(text) == words
 
 
 COCO = '{"images": [{"id": 1, "file_name": "a.png"}], "annotations": [{"image_id": 1, "caption": "x"}]}'
@@ -234,7 +234,7 @@ COCO = '{"images": [{"id": 1, "file_name": "a.png"}], "annotations": [{"image_id
 )
 def test_which_column_is_the_caption(tmp_path, name, text, caption):
     (tmp_path / name).write_text(text)
-    assert caption_files.table(tmp_path / name)[0][0] == ("a.png", caption)
+    assert caption_files.read_captions(tmp_path / name)[0][0] == ("a.png", caption)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_which_column_is_the_caption(tmp_path, name, text, caption):
 def test_tables_that_cannot_be_read(tmp_path, name, raw, said):
     (tmp_path / name).write_bytes(raw)
     with pytest.raises(UserError, match=said):
-        caption_files.table(tmp_path / name)
+        caption_files.read_captions(tmp_path / name)
 
 
 def test_captions_find_their_pictures(mixed):
@@ -257,7 +257,7 @@ def test_captions_find_their_pictures(mixed):
         "good.png\tA red  Square, isn't it .\nother.jpg#1\tBlue!\ngood.png\tRed\ngone.png\tno picture\ngrey.png\t. \n"
     )
     (mixed / "c.tsv").write_text(table)
-    found = caption_files.read(mixed / "all", mixed / "c.tsv", 16)
+    found = caption_files.read_captioned_images(mixed / "all", mixed / "c.tsv", 16)
     assert found.names == ["good.png", "deep/other.jpg"]
     assert found.captions == [["a red square isn't it", "red"], ["blue"]]
     notes = "\n".join(found.notes)
@@ -273,7 +273,7 @@ def test_csv_and_coco_say_the_same(mixed):
         '"annotations": [{"image_id": 7, "caption": "A red square, really."}, {"image_id": 8, "caption": "lost"}]}'
     )
     for name in ("c.csv", "c.json"):
-        assert caption_files.read(mixed / "all", mixed / name, 16).captions == [["a red square really"]]
+        assert caption_files.read_captioned_images(mixed / "all", mixed / name, 16).captions == [["a red square really"]]
 
 
 @pytest.mark.parametrize(
@@ -290,12 +290,12 @@ def test_csv_and_coco_say_the_same(mixed):
 def test_bad_tables_are_errors(mixed, name, text, said):
     (mixed / name).write_text(text)
     with pytest.raises(UserError, match=said):
-        caption_files.read(mixed / "all", mixed / name, 16)
+        caption_files.read_captioned_images(mixed / "all", mixed / name, 16)
 
 
 def test_boxes_are_read_and_checked(tmp_path):
     (tmp_path / "b.tsv").write_text("a.png\t1\t0.1\t0.2\t0.3\t0.4\n")
-    assert caption_files.boxes(tmp_path / "b.tsv") == {"a.png": [(1, (0.1, 0.2, 0.3, 0.4))]}
+    assert caption_files.read_boxes(tmp_path / "b.tsv") == {"a.png": [(1, (0.1, 0.2, 0.3, 0.4))]}
     (tmp_path / "b.tsv").write_text("a.png\t1\t0.1\n")
     with pytest.raises(UserError, match="line 1"):
-        caption_files.boxes(tmp_path / "b.tsv")
+        caption_files.read_boxes(tmp_path / "b.tsv")

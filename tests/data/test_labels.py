@@ -5,54 +5,54 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from regard.data.labels import class_weights, memberships, numbers, parted, rarest, separator, unbalanced
-from regard.data.read_table import read
+from regard.data.labels import compute_class_weights, encode_multilabel, encode_labels, split_labels, rarest_labels, find_separator, describe_imbalance
+from regard.data.read_table import read_table
 from regard.errors import UserError
 
 NAMES = ["a", "b", "c"]
 
 
 def test_the_mark_between_labels_is_found():
-    assert separator(["a", "b;c", "a,b"]) == ";"
-    assert separator(["a|b;c"]) == "|"
-    assert separator(["a", "b, c"]) == ","
-    assert separator(['["a, b", "c"]', "d"]) == "|"
+    assert find_separator(["a", "b;c", "a,b"]) == ";"
+    assert find_separator(["a|b;c"]) == "|"
+    assert find_separator(["a", "b, c"]) == ","
+    assert find_separator(['["a, b", "c"]', "d"]) == "|"
 
 
 def test_labels_are_parted():
-    assert parted(["a|b", " b | a |b ", "", "c"], "|") == [("a", "b"), ("b", "a"), (), ("c",)]
-    assert parted(['["a|x", "b"]', "[]", "[a|b]"], "|") == [("a|x", "b"), (), ("[a", "b]")]
+    assert split_labels(["a|b", " b | a |b ", "", "c"], "|") == [("a", "b"), ("b", "a"), (), ("c",)]
+    assert split_labels(['["a|x", "b"]', "[]", "[a|b]"], "|") == [("a|x", "b"), (), ("[a", "b]")]
     with pytest.raises(UserError, match="separator"):
-        parted(["a"], "")
+        split_labels(["a"], "")
 
 
 def test_numbers_and_memberships():
-    assert numbers(["c", "a"], NAMES).tolist() == [2, 0]
-    assert memberships([("c", "a"), (), ("b",)], NAMES).tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
-    for call in (lambda: numbers(["x"], NAMES, "f.csv"), lambda: memberships([("a", "x")], NAMES, "f.csv")):
+    assert encode_labels(["c", "a"], NAMES).tolist() == [2, 0]
+    assert encode_multilabel([("c", "a"), (), ("b",)], NAMES).tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
+    for call in (lambda: encode_labels(["x"], NAMES, "f.csv"), lambda: encode_multilabel([("a", "x")], NAMES, "f.csv")):
         with pytest.raises(UserError, match=r"f\.csv has labels that training never saw: 'x'"):
             call()
 
 
 def test_the_rarest_label_decides_the_split():
-    assert rarest([("a", "b"), ("a",), ("a", "b"), ()]) == ["b", "a", "b", ""]
+    assert rarest_labels([("a", "b"), ("a",), ("a", "b"), ()]) == ["b", "a", "b", ""]
 
 
 def test_balanced_classes_weigh_alike():
     truth = np.array([0] * 90 + [1] * 9 + [2])
-    weights = class_weights("balanced", truth, NAMES)
+    weights = compute_class_weights("balanced", truth, NAMES)
     assert weights is not None
     assert np.bincount(truth, weights[truth]) == pytest.approx(100 / 3)
     members = np.array([[1, 0], [1, 0], [1, 1], [0, 0]], np.float32)
-    assert class_weights("balanced", members, ["x", "y"]) == pytest.approx([1 / 3, 3])
-    assert class_weights(None, truth, NAMES) is None
+    assert compute_class_weights("balanced", members, ["x", "y"]) == pytest.approx([1 / 3, 3])
+    assert compute_class_weights(None, truth, NAMES) is None
 
 
 def test_weights_are_given():
     truth = np.array([0, 1, 2])
     for said in ("b=4", ' {"b": 4}', "b = 4, c=1"):
-        assert class_weights(said, truth, NAMES) == pytest.approx([1, 4, 1])
-    assert class_weights("x=y=2", truth, ["x=y", "z"]) == pytest.approx([2, 1])
+        assert compute_class_weights(said, truth, NAMES) == pytest.approx([1, 4, 1])
+    assert compute_class_weights("x=y=2", truth, ["x=y", "z"]) == pytest.approx([2, 1])
     for said, problem in (
         ("four", "wants balanced"),
         ("a=-1", "wants balanced"),
@@ -62,15 +62,15 @@ def test_weights_are_given():
         ("bb=1", "did you mean 'b'"),
     ):
         with pytest.raises(UserError, match=problem):
-            class_weights(said, truth, NAMES)
+            compute_class_weights(said, truth, NAMES)
 
 
 def test_unbalanced_classes_are_told():
-    said = unbalanced(np.array([0] * 95 + [1] * 5), ["yes", "no"])
+    said = describe_imbalance(np.array([0] * 95 + [1] * 5), ["yes", "no"])
     assert said is not None
     assert "'yes' has 95 of 100" in said
     assert "95.0%" in said
-    assert unbalanced(np.array([0] * 60 + [1] * 40), ["yes", "no"]) is None
+    assert describe_imbalance(np.array([0] * 60 + [1] * 40), ["yes", "no"]) is None
 
 
 def test_cells_with_several_labels_are_read(tmp_path):
@@ -80,12 +80,12 @@ def test_cells_with_several_labels_are_read(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "one", "label": ["a", "b"]}\n{"text": "two", "label": []}\n')
     pl.DataFrame({"text": ["one", "two"], "label": [["a", "b"], []]}).write_parquet(tmp_path / "a.parquet")
     for name in ("a.csv", "a.jsonl", "a.parquet"):
-        table = read(tmp_path / name, many=True)
+        table = read_table(tmp_path / name, multilabel=True)
         assert table.texts == ["one", "two"]
-        assert parted(table.labels or [], "|") == [("a", "b"), ()]
-    assert read(tmp_path / "a.csv").texts == ["one"]
+        assert split_labels(table.labels or [], "|") == [("a", "b"), ()]
+    assert read_table(tmp_path / "a.csv").texts == ["one"]
     with pytest.raises(UserError, match="text is wanted"):
-        read(tmp_path / "a.parquet")
+        read_table(tmp_path / "a.parquet")
     (tmp_path / "none.csv").write_text("text,label\none,\ntwo,\n")
     with pytest.raises(UserError, match="labels are empty"):
-        read(tmp_path / "none.csv", many=True)
+        read_table(tmp_path / "none.csv", multilabel=True)

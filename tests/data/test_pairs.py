@@ -13,7 +13,7 @@ from regard.data import parallel_text, tokenizer
 from regard.data.tokenizer import EOS
 from regard.errors import UserError
 
-TEXTS = parallel_text.Texts(["a b c", "the red dog", "one"], ["x y", "der rote Hund", "eins zwei drei"], [], "")
+TEXTS = parallel_text.ParallelTexts(["a b c", "the red dog", "one"], ["x y", "der rote Hund", "eins zwei drei"], [], "")
 
 
 def write(path, text):
@@ -24,24 +24,24 @@ def write(path, text):
 def test_two_files_belong_together_line_by_line(tmp_path):
     a = write(tmp_path / "train.en", "one\r\ntwo\u2028three\n\nfour\n")
     b = write(tmp_path / "train.de.gz", "eins\nzwei drei\nleer\n \n")
-    found = parallel_text.read([a, b])
+    found = parallel_text.read_parallel_texts([a, b])
     assert found.sources == ["one", "two\u2028three"]  # only a line feed ends a line
     assert found.targets == ["eins", "zwei drei"]
     assert found.notes == ["2 of 4 pairs left out: an empty line"]
-    assert parallel_text.read([a, b], empty=True).sources == ["one", "two\u2028three", "", "four"]
-    assert parallel_text.read([b, a]).fingerprint != found.fingerprint
+    assert parallel_text.read_parallel_texts([a, b], empty=True).sources == ["one", "two\u2028three", "", "four"]
+    assert parallel_text.read_parallel_texts([b, a]).fingerprint != found.fingerprint
 
 
 def test_a_line_may_be_blank_and_a_file_may_not_be_empty(tmp_path):
-    assert parallel_text.lines(write(tmp_path / "blank.en", "\n \n\n"))[0] == ["", " ", ""]
+    assert parallel_text.read_lines(write(tmp_path / "blank.en", "\n \n\n"))[0] == ["", " ", ""]
     with pytest.raises(UserError, match="is empty"):
-        parallel_text.lines(write(tmp_path / "empty.en", ""))
+        parallel_text.read_lines(write(tmp_path / "empty.en", ""))
 
 
 def test_different_counts_are_both_named(tmp_path):
     a, b = write(tmp_path / "a.en", "1\n2\n3\n"), write(tmp_path / "b.de", "1\n2\n")
     with pytest.raises(UserError, match=r"a\.en has 3 lines and .*b\.de has 2"):
-        parallel_text.read([a, b])
+        parallel_text.read_parallel_texts([a, b])
 
 
 @pytest.mark.parametrize(
@@ -55,18 +55,18 @@ def test_different_counts_are_both_named(tmp_path):
     ],
 )
 def test_a_table_of_two_columns(tmp_path, name, content, columns):
-    found = parallel_text.read([write(tmp_path / name, content)], **columns)
+    found = parallel_text.read_parallel_texts([write(tmp_path / name, content)], **columns)
     assert found.sources == ["turn left", "1.0"]
     assert found.targets == ["LEFT", "2.0"]
 
 
 def test_what_is_taken_for_a_header_is_told(tmp_path):
     file = write(tmp_path / "t.csv", "one,eins\ntwo,zwei\n")
-    found = parallel_text.read([file])
+    found = parallel_text.read_parallel_texts([file])
     assert found.sources == ["two"]
     assert "'one' and 'eins' were taken for the header" in found.notes[-1]
-    assert parallel_text.read([file], source="0", target="1").sources == ["one", "two"]
-    assert len(parallel_text.read([write(tmp_path / "u.csv", "source,target\ntwo,zwei\n")]).notes) == 1
+    assert parallel_text.read_parallel_texts([file], source="0", target="1").sources == ["one", "two"]
+    assert len(parallel_text.read_parallel_texts([write(tmp_path / "u.csv", "source,target\ntwo,zwei\n")]).notes) == 1
 
 
 @pytest.mark.parametrize(
@@ -82,21 +82,21 @@ def test_what_is_taken_for_a_header_is_told(tmp_path):
 )
 def test_what_cannot_be_read_is_said(tmp_path, name, content, columns, message):
     with pytest.raises(UserError, match=message):
-        parallel_text.read([write(tmp_path / name, content)], **columns)
+        parallel_text.read_parallel_texts([write(tmp_path / name, content)], **columns)
 
 
 def test_columns_of_two_files_are_refused(tmp_path):
     a, b = write(tmp_path / "a", "1\n"), write(tmp_path / "b", "1\n")
     with pytest.raises(UserError, match="one table"):
-        parallel_text.read([a, b], source="x", target="y")
+        parallel_text.read_parallel_texts([a, b], source="x", target="y")
     with pytest.raises(UserError, match="3 files"):
-        parallel_text.read([a, b, a])
+        parallel_text.read_parallel_texts([a, b, a])
 
 
 @pytest.mark.parametrize("kind", ["bpe", "chars", "spaces"])
 def test_tokens_come_back_as_the_text(kind):
-    words = tokenizer.train([*TEXTS.sources, *TEXTS.targets], kind, 300)
-    found = parallel_text.encode(TEXTS, words)
+    words = tokenizer.train_tokenizer([*TEXTS.sources, *TEXTS.targets], kind, 300)
+    found = parallel_text.encode_pairs(TEXTS, words)
     for flat, starts, texts in (
         (found.source, found.source_starts, TEXTS.sources),
         (found.target, found.target_starts, TEXTS.targets),
@@ -110,17 +110,17 @@ def test_tokens_come_back_as_the_text(kind):
 
 
 def test_a_word_at_the_beginning_is_the_same_as_one_within():
-    words = tokenizer.train(["dog the dog the dog"] * 3, "bpe", 300)
-    ids = words.encode(parallel_text.spaced("dog the dog", words)).ids
+    words = tokenizer.train_tokenizer(["dog the dog the dog"] * 3, "bpe", 300)
+    ids = words.encode(parallel_text.add_leading_space("dog the dog", words)).ids
     assert ids[0] == ids[2]
 
 
 def test_pairs_that_are_too_long_are_left_out_and_counted():
-    words = tokenizer.train([*TEXTS.sources, *TEXTS.targets], "spaces", 300)
+    words = tokenizer.train_tokenizer([*TEXTS.sources, *TEXTS.targets], "spaces", 300)
     with pytest.raises(UserError, match="no pair has at most 2 tokens"):
-        parallel_text.encode(TEXTS, words, max_tokens=2)
-    found = parallel_text.encode(parallel_text.Texts(["a b", "a b c"], ["x", "y"], [], ""), words, max_tokens=2)
-    assert (len(found), found.left_out) == (1, 1)
+        parallel_text.encode_pairs(TEXTS, words, max_tokens=2)
+    found = parallel_text.encode_pairs(parallel_text.ParallelTexts(["a b", "a b c"], ["x", "y"], [], ""), words, max_tokens=2)
+    assert (len(found), found.num_skipped) == (1, 1)
 
 
 @given(
@@ -131,12 +131,12 @@ def test_pairs_that_are_too_long_are_left_out_and_counted():
 @settings(max_examples=60, deadline=None)
 def test_each_pair_is_in_one_batch_that_keeps_to_its_budget(sizes, tokens, shuffle):
     lengths = np.array(sizes, np.int64).reshape(-1, 2)
-    found = parallel_text.plan(lengths[:, 0], lengths[:, 1], tokens, seed=3, epoch=1, shuffle=shuffle)
+    found = parallel_text.plan_pair_batches(lengths[:, 0], lengths[:, 1], tokens, seed=3, epoch=1, shuffle=shuffle)
     assert sorted(i for part in found for i in part.tolist()) == list(range(len(sizes)))
     for part in found:
         cost = (lengths[part, 0].max() + lengths[part, 1].max()) * len(part)
         assert cost <= tokens or len(part) == 1
-    again = parallel_text.plan(lengths[:, 0], lengths[:, 1], tokens, seed=3, epoch=1, shuffle=shuffle)
+    again = parallel_text.plan_pair_batches(lengths[:, 0], lengths[:, 1], tokens, seed=3, epoch=1, shuffle=shuffle)
     assert all((a == b).all() for a, b in zip(found, again, strict=True))
 
 
@@ -144,6 +144,6 @@ def test_batches_hold_little_padding():
     random = np.random.default_rng(0)
     sources = random.integers(5, 40, 3000)
     targets = np.clip(sources + random.integers(-4, 5, 3000), 1, None)
-    found = parallel_text.plan(sources, targets, 4096, seed=0, epoch=0)
+    found = parallel_text.plan_pair_batches(sources, targets, 4096, seed=0, epoch=0)
     places = sum((sources[p].max() + targets[p].max()) * len(p) for p in found)
     assert (sources.sum() + targets.sum()) / places > 0.9

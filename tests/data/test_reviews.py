@@ -5,15 +5,15 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from regard.data.sentence_split import split
-from regard.data.synthetic.reviews import ADJECTIVES, DOMAINS, NOUNS, VERBS, generate
+from regard.data.sentence_split import split_sentences
+from regard.data.synthetic.reviews import ADJECTIVES, DOMAINS, NOUNS, VERBS, generate_reviews
 from regard.errors import UserError
 
-REVIEWS = generate(5000, 0)
+REVIEWS = generate_reviews(5000, 0)
 
 
 def deciding(review) -> tuple[int, int]:
-    return split(review.text)[review.sentence]
+    return split_sentences(review.text)[review.sentence]
 
 
 def accuracy(texts: list[str], reviews=REVIEWS) -> float:
@@ -29,12 +29,12 @@ def accuracy(texts: list[str], reviews=REVIEWS) -> float:
 
 
 def test_shape_of_the_corpus():
-    assert generate(50, 3) == generate(50, 3)
-    assert generate(50, 3) != generate(50, 4)
+    assert generate_reviews(50, 3) == generate_reviews(50, 3)
+    assert generate_reviews(50, 3) != generate_reviews(50, 4)
     assert sum(r.label == "positive" for r in REVIEWS) == 2500
     assert {r.domain for r in REVIEWS} == set(DOMAINS)
     assert len({r.text for r in REVIEWS}) > 4950
-    counts = [len(split(r.text)) for r in REVIEWS]
+    counts = [len(split_sentences(r.text)) for r in REVIEWS]
     assert (min(counts), max(counts)) == (3, 10)
 
 
@@ -66,9 +66,9 @@ def test_a_bag_of_words_is_misled_and_the_sentence_decides():
 
 
 def test_options():
-    assert {r.domain for r in generate(20, 0, domains=["hotel"])} == {"hotel"}
-    assert all(len(split(r.text)) == 1 for r in generate(20, 0, sentences=(1, 1)))
+    assert {r.domain for r in generate_reviews(20, 0, domains=["hotel"])} == {"hotel"}
+    assert all(len(split_sentences(r.text)) == 1 for r in generate_reviews(20, 0, sentences=(1, 1)))
     with pytest.raises(UserError, match="did you mean 'hotel'"):
-        generate(1, 0, domains=["hotl"])
+        generate_reviews(1, 0, domains=["hotl"])
     with pytest.raises(UserError, match="cannot generate"):
-        generate(1, 0, sentences=(5, 2))
+        generate_reviews(1, 0, sentences=(5, 2))

@@ -7,26 +7,26 @@ from random import Random
 import pytest
 
 from regard.data import tokenizer
-from regard.data.facts import Book, Questions
-from regard.data.paraphrase import Mix, Rewriter, encode_names, prompts, runs, strangers
-from regard.data.qa_pages import page, places
+from regard.data.facts import Facts, Questions
+from regard.data.paraphrase import ParaphraseMix, Paraphraser, encode_names, build_prompts, find_named_spans, generate_unknown_names
+from regard.data.qa_pages import build_passage, find_answer_spans
 from regard.data.tokenizer import BOS, EOS, MASK, SEP, UNK
 from regard.errors import UserError
 
 PATTERN = ("Where was", "born?")
 NAMES = ["Ada Lovelace", "Nabil Kanso", "Humphrey Hopkin"]
 TEXTS = ["Ada Lovelace was born in London .", "He is a painter born in Beirut, Lebanon .", "Hopkin was born at York ."]
-BOOK = Book(NAMES, TEXTS, [], "")
+BOOK = Facts(NAMES, TEXTS, [], "")
 ASKED = Questions([PATTERN], ["Ada Lovelace"], ["London"])
 
 
 @pytest.fixture(scope="module")
 def words():
-    return tokenizer.train([f" {n}. {t}" for n, t in zip(NAMES, TEXTS, strict=True)], "bpe", 400)
+    return tokenizer.train_tokenizer([f" {n}. {t}" for n, t in zip(NAMES, TEXTS, strict=True)], "bpe", 400)
 
 
 def test_every_item_begins_with_a_name(words):
-    items = Rewriter(BOOK, ASKED, words, Mix(strangers=2.0), 0).epoch(0)
+    items = Paraphraser(BOOK, ASKED, words, ParaphraseMix(strangers=2.0), 0).epoch(0)
     starts = [(BOS, *ids, SEP) for ids in encode_names(NAMES, words).values()]
     known = [item for item in items if any(tuple(item.ids[: len(s)]) == s for s in starts)]
     strange = [item for item in items if item not in known]
@@ -36,15 +36,15 @@ def test_every_item_begins_with_a_name(words):
 
 
 def test_only_those_asked_about_are_asked(words):
-    items = Rewriter(BOOK, ASKED, words, Mix(), 0).epoch(0)
-    (start,) = prompts([PATTERN], ["Ada Lovelace"], words, "name")
+    items = Paraphraser(BOOK, ASKED, words, ParaphraseMix(), 0).epoch(0)
+    (start,) = build_prompts([PATTERN], ["Ada Lovelace"], words, "name")
     asked = [item for item in items if words.decode(item.ids).find("Where was") >= 0]
     assert [item.ids[: item.first] for item in asked] == [start]
     assert words.decode(asked[0].ids[asked[0].first :]) == " London"
 
 
 def test_a_cloze_is_a_part_of_the_sentence(words):
-    items = Rewriter(BOOK, ASKED, words, Mix(clozes=40, blur=0.0), 3).epoch(1)
+    items = Paraphraser(BOOK, ASKED, words, ParaphraseMix(clozes=40, blur=0.0), 3).epoch(1)
     whole = {tuple(item.ids): item for item in items}
     clozes = [item for item in whole.values() if MASK in item.ids and "Where" not in words.decode(item.ids)]
     assert len(clozes) > 20
@@ -56,34 +56,34 @@ def test_a_cloze_is_a_part_of_the_sentence(words):
 
 
 def test_the_same_epoch_is_the_same(words):
-    first, again = (Rewriter(BOOK, ASKED, words, Mix(), 5) for _ in range(2))
+    first, again = (Paraphraser(BOOK, ASKED, words, ParaphraseMix(), 5) for _ in range(2))
     assert first.epoch(2) == again.epoch(2)
     assert first.epoch(2) != first.epoch(3)
 
 
 def test_runs_are_names_of_something_else():
     words = ["Kanso", "was", "born", "in", "New", "York", ",", "the", "son", "of", "the", "Duke", "of", "York"]
-    assert [" ".join(words[a:b]) for a, b in runs(words, {"Nabil", "Kanso"})] == ["New York", "Duke of York"]
+    assert [" ".join(words[a:b]) for a, b in find_named_spans(words, {"Nabil", "Kanso"})] == ["New York", "Duke of York"]
 
 
 def test_strangers_are_nobody():
-    made = strangers(NAMES, 5, Random(0))
+    made = generate_unknown_names(NAMES, 5, Random(0))
     assert made
     assert not set(made) & set(NAMES)
 
 
 def test_an_unknown_form():
     with pytest.raises(UserError, match=r"mix\.form"):
-        Mix(form="sideways")
+        ParaphraseMix(form="sideways")
 
 
 def test_a_page_points_at_the_answer():
-    words = tokenizer.train(TEXTS, "words", 50)
-    made = page(PATTERN, "Nabil Kanso", TEXTS[1], words, "Beirut")
+    words = tokenizer.train_tokenizer(TEXTS, "words", 50)
+    made = build_passage(PATTERN, "Nabil Kanso", TEXTS[1], words, "Beirut")
     ((first, last),) = made.spans
     assert made.text(first, last) == "Beirut"
-    assert page(PATTERN, "Nabil Kanso", TEXTS[1], words, "Paris").spans == [(0, 0)]
-    assert places(["in", " New", " York", ",", " New", " York"], ["New", " York"]) == [(1, 2), (4, 5)]
-    own = page(PATTERN, "Humphrey Hopkin", TEXTS[2], words)
+    assert build_passage(PATTERN, "Nabil Kanso", TEXTS[1], words, "Paris").spans == [(0, 0)]
+    assert find_answer_spans(["in", " New", " York", ",", " New", " York"], ["New", " York"]) == [(1, 2), (4, 5)]
+    own = build_passage(PATTERN, "Humphrey Hopkin", TEXTS[2], words)
     assert own.own[own.start] == 1
     assert own.own.sum() == 1

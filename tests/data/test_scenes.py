@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from regard.data.synthetic.scenes import COLOURS, RELATIONS, SHAPES, apart, generate, things
+from regard.data.synthetic.scenes import COLOURS, RELATIONS, SHAPES, is_held_out_pair, generate_scenes, list_objects
 from regard.errors import UserError
 
 
@@ -21,7 +21,7 @@ def parted(sentence: str) -> tuple[tuple[str, str], str, tuple[str, str]]:
 
 @pytest.mark.parametrize("size", [64, 41])
 def test_the_sentence_is_true(size):
-    for scene in generate(60, 3, size=size):
+    for scene in generate_scenes(60, 3, size=size):
         first, relation, second = parted(scene.sentence)
         boxes = dict(scene.named)
         words = scene.sentence.split()
@@ -39,7 +39,7 @@ def test_the_sentence_is_true(size):
 
 
 def test_each_box_holds_its_colour_and_nothing_lies_outside():
-    for scene in generate(40, 1):
+    for scene in generate_scenes(40, 1):
         first, _, second = parted(scene.sentence)
         boxes, outside = dict(scene.named), np.ones((64, 64), bool)
         for word, (colour, shape) in ((1, first), (len(scene.sentence.split()) - 1, second)):
@@ -53,7 +53,7 @@ def test_each_box_holds_its_colour_and_nothing_lies_outside():
 
 def test_no_pair_set_aside_is_seen_the_other_way_round():
     known, unseen = (
-        {frozenset(parted(scene.sentence)[::2]) for scene in generate(1000, 0, part=part)}
+        {frozenset(parted(scene.sentence)[::2]) for scene in generate_scenes(1000, 0, part=part)}
         for part in ("known", "unseen")
     )
     assert not known & unseen
@@ -62,34 +62,34 @@ def test_no_pair_set_aside_is_seen_the_other_way_round():
 
 
 def test_what_is_set_aside_is_seen_in_no_scene_to_learn_from():
-    known, aside = things()
+    known, aside = list_objects()
     assert not set(known) & set(aside)
     assert len(known) + len(aside) == len(COLOURS) * len(SHAPES)
     assert {c for c, _ in aside} == set(COLOURS)
     for shape in {s for _, s in aside}:
         assert sum(s == shape for _, s in known) >= 4
-    seen = [parted(scene.sentence)[::2] for scene in generate(600, 0)]
+    seen = [parted(scene.sentence)[::2] for scene in generate_scenes(600, 0)]
     assert not {thing for pair in seen for thing in pair} & set(aside)
-    assert not any(apart(*pair) for pair in seen)
-    for scene in generate(50, 0, part="unseen"):
+    assert not any(is_held_out_pair(*pair) for pair in seen)
+    for scene in generate_scenes(50, 0, part="unseen"):
         pair = parted(scene.sentence)[::2]
-        assert apart(*pair)
+        assert is_held_out_pair(*pair)
         assert set(pair) <= set(known)
-    for scene in generate(50, 0, part="strange"):
+    for scene in generate_scenes(50, 0, part="strange"):
         assert set(parted(scene.sentence)[::2]) & set(aside)
     for thing in known:  # each thing can be learnt in each place
-        assert 0 < sum(apart(thing, other) for other in known) < len(known)
-        assert 0 < sum(apart(other, thing) for other in known) < len(known)
+        assert 0 < sum(is_held_out_pair(thing, other) for other in known) < len(known)
+        assert 0 < sum(is_held_out_pair(other, thing) for other in known) < len(known)
 
 
 def test_same_seed_same_scenes():
-    first, again, other = generate(5, 2), generate(5, 2), generate(5, 3)
+    first, again, other = generate_scenes(5, 2), generate_scenes(5, 2), generate_scenes(5, 3)
     assert all((a.picture == b.picture).all() and a.sentence == b.sentence for a, b in zip(first, again, strict=True))
     assert any(a.sentence != b.sentence for a, b in zip(first, other, strict=True))
 
 
 def test_too_small_is_an_error():
     with pytest.raises(UserError, match="32 pixels"):
-        generate(1, 0, size=16)
+        generate_scenes(1, 0, size=16)
     with pytest.raises(UserError, match="unknown part"):
-        generate(1, 0, part="unsen")
+        generate_scenes(1, 0, part="unsen")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from regard.data.sentence_split import split
+from regard.data.sentence_split import split_sentences
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 
@@ -46,7 +46,7 @@ SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 def test_sentences_are_found(sentences):
     gap = "" if sentences[0].startswith("我") else " "
     text = gap.join(sentences)
-    assert [text[a:b] for a, b in split(text)] == sentences
+    assert [text[a:b] for a, b in split_sentences(text)] == sentences
 
 
 def test_breaks():
@@ -68,7 +68,7 @@ def test_breaks():
         ("It ended.<b>It began</b> there.", ["It ended.", "<b>It began</b> there."]),
         ("<div><div>\n<ul>1. One.", ["<div><div>\n<ul>1. One."]),
     ):
-        found = [text[a:b] for a, b in split(text)]
+        found = [text[a:b] for a, b in split_sentences(text)]
         if wanted is None:
             wanted = {
                 "A": ["A wrapped\nline goes on,\nHere too.", "A title", "lower paragraph"],
@@ -82,7 +82,7 @@ def test_a_quoted_question_goes_on_where_there_is_no_case():
         ("你说「好吗？」他问。我走了。", ["你说「好吗？」他问。", "我走了。"]),
         ("“真的！”他说。「你好？」「再见。」他走了。", ["“真的！”他说。", "「你好？」", "「再见。」", "他走了。"]),
     ):
-        assert [text[a:b] for a, b in split(text)] == wanted
+        assert [text[a:b] for a, b in split_sentences(text)] == wanted
 
 
 PIECES = st.sampled_from(
@@ -94,7 +94,7 @@ PIECES = st.sampled_from(
 @example("<br /><br />")
 @example(" ")
 def test_spans_hold_all_but_space_in_order(text):
-    spans = split(text)
+    spans = split_sentences(text)
     assert bool(spans) == bool(text)
     last = 0
     for start, end in spans:
@@ -115,16 +115,16 @@ def test_spans_hold_all_but_space_in_order(text):
 )
 def test_time_is_linear(unit):
     start = time.process_time()
-    split(unit * 200_000 + "x")
+    split_sentences(unit * 200_000 + "x")
     assert time.process_time() - start < 5
 
 
 @pytest.mark.data
 @pytest.mark.skipif(not SHARED.is_dir(), reason="../shared/data is absent")
 def test_imdb_has_sentences_of_a_usual_size():
-    from regard.data.read_table import read
+    from regard.data.read_table import read_table
 
-    texts = read(SHARED / "imdb" / "train.tsv.gz", text="3", label="0").texts[::10]
-    counts = [len(split(text)) for text in texts]
+    texts = read_table(SHARED / "imdb" / "train.tsv.gz", text="3", label="0").texts[::10]
+    counts = [len(split_sentences(text)) for text in texts]
     words = sum(len(text.split()) for text in texts)
     assert 15 < words / sum(counts) < 22

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.train_valid_split import duplicates, split
+from regard.data.train_valid_split import count_duplicates, split_indices
 from regard.errors import UserError
 
 
@@ -18,7 +18,7 @@ def test_stratified_with_one_on_each_side(labels, fraction, seed):
     counts = {c: labels.count(c) for c in labels}
     if max(counts.values()) < 2:
         return
-    train, valid = split(labels, fraction, seed)
+    train, valid = split_indices(labels, fraction, seed)
     assert sorted([*train, *valid]) == list(range(len(labels)))
     assert (np.diff(train) > 0).all()
     for name, count in counts.items():
@@ -32,7 +32,7 @@ def test_stratified_with_one_on_each_side(labels, fraction, seed):
 
 def test_the_seed_decides():
     labels = ["x", "y"] * 100
-    one, same, other = (split(labels, 0.2, seed)[1].tolist() for seed in (1, 1, 2))
+    one, same, other = (split_indices(labels, 0.2, seed)[1].tolist() for seed in (1, 1, 2))
     assert one == same != other
 
 
@@ -44,9 +44,9 @@ def test_what_cannot_be_split():
         (["a", "b", "c"], 0.5, "label of its own"),
     ):
         with pytest.raises(UserError, match=message):
-            split(labels, fraction, 0)
+            split_indices(labels, fraction, 0)
 
 
 def test_duplicates_are_counted():
-    assert duplicates(["A  film", "other"], ["a film", "a film ", "new", "Other"]) == 3
-    assert duplicates([], ["a"]) == 0
+    assert count_duplicates(["A  film", "other"], ["a film", "a film ", "new", "Other"]) == 3
+    assert count_duplicates([], ["a"]) == 0

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from regard.data import parallel_text, tokenizer
-from regard.data.bpe_dropout import cut
+from regard.data.bpe_dropout import segment_word
 from regard.data.tokenizer import EOS
 from regard.errors import UserError
 
-TEXTS = parallel_text.Texts(
+TEXTS = parallel_text.ParallelTexts(
     ["two young men are outside near bushes", "a little girl climbs into a playhouse", "two men"] * 3,
     ["zwei junge Männer sind im Freien", "ein kleines Mädchen klettert", "zwei Männer"] * 3,
     [],
@@ -20,7 +20,7 @@ TEXTS = parallel_text.Texts(
 
 @pytest.fixture(scope="module")
 def words():
-    return tokenizer.train([f" {t}" for t in (*TEXTS.sources, *TEXTS.targets)], "bpe", 320, lowercase=False)
+    return tokenizer.train_tokenizer([f" {t}" for t in (*TEXTS.sources, *TEXTS.targets)], "bpe", 320, lowercase=False)
 
 
 def said(words, ids, starts):
@@ -28,34 +28,34 @@ def said(words, ids, starts):
 
 
 def test_no_dropout_cuts_as_the_tokenizer_does(words):
-    plain, again = parallel_text.encode(TEXTS, words), parallel_text.recut(TEXTS, words, 99, 0.0, 0)(3)
+    plain, again = parallel_text.encode_pairs(TEXTS, words), parallel_text.encode_with_bpe_dropout(TEXTS, words, 99, 0.0, 0)(3)
     for name in ("source", "source_starts", "target", "target_starts"):
         assert np.array_equal(getattr(plain, name), getattr(again, name))
 
 
 def test_all_left_out_leaves_single_bytes(words):
-    found = parallel_text.recut(TEXTS, words, 99, 1.0, 0)(0)
+    found = parallel_text.encode_with_bpe_dropout(TEXTS, words, 99, 1.0, 0)(0)
     assert found.source_lengths[0] == len(" " + TEXTS.sources[0]) + 1
     assert found.target[found.target_starts[1] - 1] == EOS
 
 
 def test_each_epoch_says_the_same_text_in_other_pieces(words):
-    draw = parallel_text.recut(TEXTS, words, 99, 0.3, 0)
+    draw = parallel_text.encode_with_bpe_dropout(TEXTS, words, 99, 0.3, 0)
     first, second = draw(0), draw(1)
     assert not np.array_equal(first.source, second.source)
     for found in (first, second):
         assert said(words, found.source, found.source_starts) == TEXTS.sources
         assert said(words, found.target, found.target_starts) == TEXTS.targets
-    again = parallel_text.recut(TEXTS, words, 99, 0.3, 0)(1)
+    again = parallel_text.encode_with_bpe_dropout(TEXTS, words, 99, 0.3, 0)(1)
     assert np.array_equal(second.source, again.source)
     assert np.array_equal(second.target, again.target)
 
 
 def test_pairs_that_are_too_long_are_left_out_as_without_it(words):
-    most = int(parallel_text.encode(TEXTS, words).source_lengths[2]) - 1
+    most = int(parallel_text.encode_pairs(TEXTS, words).source_lengths[2]) - 1
     assert (
-        len(parallel_text.recut(TEXTS, words, most, 0.5, 0)(0))
-        == len(parallel_text.encode(TEXTS, words, max_tokens=most))
+        len(parallel_text.encode_with_bpe_dropout(TEXTS, words, most, 0.5, 0)(0))
+        == len(parallel_text.encode_pairs(TEXTS, words, max_tokens=most))
         == 3
     )
 
@@ -69,9 +69,9 @@ def test_by_hand():
             return np.array([self.draws.pop(0) for _ in range(count)])
 
     ranks = {("a", "b"): 0, ("b", "c"): 1, ("ab", "c"): 2}
-    assert cut("abc", ranks, 0.5, Given(0.9, 0.9, 0.9)) == ["abc"]
-    assert cut("abc", ranks, 0.5, Given(0.1, 0.9)) == ["a", "bc"]
-    assert cut("abc", ranks, 0.5, Given(0.9, 0.1, 0.2)) == ["ab", "c"]
+    assert segment_word("abc", ranks, 0.5, Given(0.9, 0.9, 0.9)) == ["abc"]
+    assert segment_word("abc", ranks, 0.5, Given(0.1, 0.9)) == ["a", "bc"]
+    assert segment_word("abc", ranks, 0.5, Given(0.9, 0.1, 0.2)) == ["ab", "c"]
 
 
 @pytest.mark.parametrize(("setting", "message"), [("dropout=1", "from 0 to below 1"), ("kind=words", "kind bpe")])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.tokenizer import KINDS, SPECIAL, UNK, Tokenizer, train
+from regard.data.tokenizer import KINDS, SPECIAL_TOKENS, UNK, Tokenizer, train_tokenizer
 from regard.errors import UserError
 
 TEXTS = [
@@ -16,13 +16,13 @@ TEXTS = [
     "我爱你。コーヒーを飲む สวัสดี",
     "كتاب جيد 👍🏽 👨‍👩‍👧 naïve",
 ]
-TRAINED = {kind: train(TEXTS, kind, 400) for kind in KINDS}
+TRAINED = {kind: train_tokenizer(TEXTS, kind, 400) for kind in KINDS}
 
 
 def words_of(tokenizer: Tokenizer, text: str) -> list[str]:
     """The text of each word, put together from its tokens' offsets."""
     encoding, spans = tokenizer.encode(text), {}
-    for (start, end), word in zip(encoding.offsets, encoding.words, strict=True):
+    for (start, end), word in zip(encoding.offsets, encoding.word_ids, strict=True):
         low, high = spans.get(word, (start, end))
         spans[word] = (min(low, start), max(high, end))
     return [text[a:b] for a, b in spans.values()]
@@ -31,7 +31,7 @@ def words_of(tokenizer: Tokenizer, text: str) -> list[str]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_special_tokens_come_first_and_are_never_found_in_text(kind):
     tokenizer = TRAINED[kind]
-    assert [tokenizer.token(i) for i in range(6)] == list(SPECIAL)
+    assert [tokenizer.token(i) for i in range(6)] == list(SPECIAL_TOKENS)
     ids = tokenizer.encode("[MASK] [PAD]").ids
     assert not {0, 2, 3, 4, 5} & set(ids)
     assert tokenizer.kind == kind
@@ -48,7 +48,7 @@ def test_words_are_cut_as_people_cut_them():
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_bpe_and_chars_share_the_words_of_the_word_tokenizer(text):
-    small = train(TEXTS, "bpe", 262)  # bytes only, so that each word is many tokens
+    small = train_tokenizer(TEXTS, "bpe", 262)  # bytes only, so that each word is many tokens
     wanted = words_of(TRAINED["words"], text)
     assert words_of(small, text) == wanted
     assert len(small.encode(text).ids) > len(wanted)
@@ -57,7 +57,7 @@ def test_bpe_and_chars_share_the_words_of_the_word_tokenizer(text):
 
 def test_lowercase_is_an_option_of_words():
     assert TRAINED["words"].encode("FILM").ids == TRAINED["words"].encode("film").ids != [UNK]
-    cased = train(TEXTS, "words", 400, lowercase=False)
+    cased = train_tokenizer(TEXTS, "words", 400, lowercase=False)
     assert cased.encode("FILM").ids == [UNK]
 
 
@@ -67,14 +67,14 @@ def test_bpe_gives_any_text_back(text):
     tokenizer = TRAINED["bpe"]
     encoding = tokenizer.encode(text)
     assert tokenizer.decode(encoding.ids) == text
-    assert encoding.words == sorted(encoding.words)
+    assert encoding.word_ids == sorted(encoding.word_ids)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=60), st.sampled_from(KINDS))
 def test_offsets_lie_in_the_text_and_rise(text, kind):
     encoding = TRAINED[kind].encode(text)
-    assert len(encoding.ids) == len(encoding.offsets) == len(encoding.words)
+    assert len(encoding.ids) == len(encoding.offsets) == len(encoding.word_ids)
     assert all(0 <= start <= end <= len(text) for start, end in encoding.offsets)
     starts = [start for start, _ in encoding.offsets]
     assert starts == sorted(starts)
@@ -92,11 +92,11 @@ def test_leading_spaces_are_not_part_of_a_token():
 @pytest.mark.parametrize("kind", KINDS)
 def test_batch_equals_one_by_one_and_survives_saving(kind, tmp_path):
     tokenizer = TRAINED[kind]
-    assert tokenizer.encode_all(TEXTS) == [tokenizer.encode(text) for text in TEXTS]
+    assert tokenizer.encode_batch(TEXTS) == [tokenizer.encode(text) for text in TEXTS]
     tokenizer.save(tmp_path)
     again = Tokenizer.load(tmp_path / "tokenizer.json")
-    assert again.encode_all([*TEXTS, "[MASK]"]) == tokenizer.encode_all([*TEXTS, "[MASK]"])
-    assert (again.kind, again.size) == (kind, tokenizer.size)
+    assert again.encode_batch([*TEXTS, "[MASK]"]) == tokenizer.encode_batch([*TEXTS, "[MASK]"])
+    assert (again.kind, again.vocab_size) == (kind, tokenizer.vocab_size)
     assert [p.name for p in tmp_path.iterdir()] == ["tokenizer.json"]
 
 
@@ -116,19 +116,19 @@ def test_training_is_deterministic_across_processes(kind):
 
 def test_the_vocabulary_is_cut_by_frequency():
     texts = ["a a a b b c"] * 2
-    assert train(texts, "words", 8).size == 8
-    assert train(texts, "words", 8).encode("a b c").ids == [6, 7, UNK]
-    assert train(texts, "chars", 7).encode("a ").ids == [UNK, 6]
-    assert train(["x", *texts], "words", 100).encode("x").ids != [UNK]
+    assert train_tokenizer(texts, "words", 8).size == 8
+    assert train_tokenizer(texts, "words", 8).encode("a b c").ids == [6, 7, UNK]
+    assert train_tokenizer(texts, "chars", 7).encode("a ").ids == [UNK, 6]
+    assert train_tokenizer(["x", *texts], "words", 100).encode("x").ids != [UNK]
     large = ["once", *["common word"] * 100_000]
-    assert train(large, "words", 100).encode("once").ids == [UNK]
+    assert train_tokenizer(large, "words", 100).encode("once").ids == [UNK]
 
 
 def test_bad_settings_and_files(tmp_path):
     for call, message in (
-        (lambda: train(TEXTS, "wrds"), "did you mean 'words'"),
-        (lambda: train(TEXTS, "bpe", 100), "wants 262 or more"),
-        (lambda: train(["", ""], "words"), "no text"),
+        (lambda: train_tokenizer(TEXTS, "wrds"), "did you mean 'words'"),
+        (lambda: train_tokenizer(TEXTS, "bpe", 100), "wants 262 or more"),
+        (lambda: train_tokenizer(["", ""], "words"), "no text"),
         (lambda: Tokenizer.load(tmp_path / "none.json"), "no tokenizer file"),
     ):
         with pytest.raises(UserError, match=message):
@@ -149,11 +149,11 @@ def test_a_fork_does_not_hang():
 import os, signal, sys
 from regard.data.tokenizer import train
 tokenizer = train(["a b c"] * 50, "words")
-tokenizer.encode_all(["a b"] * 50)
+tokenizer.encode_batch(["a b"] * 50)
 pid = os.fork()
 if pid == 0:
     signal.alarm(20)  # a child that hangs ends itself
-    tokenizer.encode_all(["a b"] * 50)
+    tokenizer.encode_batch(["a b"] * 50)
     os._exit(7)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data import documents, tokenizer
-from regard.data.word_shape import joined, parted, shapes
+from regard.data.word_shape import pack_shapes, unpack_shapes, find_shapes
 
 PLAIN, CAPITAL, CAPITALS, DIGIT = range(4)
 
 
 def found(text: str) -> list[int]:
-    return shapes(text, np.array([m.span() for m in re.finditer(r"\S+", text)])).tolist()
+    return find_shapes(text, np.array([m.span() for m in re.finditer(r"\S+", text)])).tolist()
 
 
 def test_four_shapes_in_any_script():
@@ -34,23 +34,23 @@ def test_a_word_has_its_shape_wherever_it_stands(each: list[str]):
 
     ends = np.cumsum([len(word) + 1 for word in each])
     spans = np.stack([ends - [len(word) + 1 for word in each], ends - 1], 1)
-    assert shapes(" ".join(each), spans).tolist() == [plainly(word) for word in each]
+    assert find_shapes(" ".join(each), spans).tolist() == [plainly(word) for word in each]
 
 
 def test_words_and_shapes_travel_together():
     ids, how = np.array([0, 1, 7, 29_999], np.int32), np.array([0, 3, 1, 2], np.int32)
-    both = joined(ids, how)
+    both = pack_shapes(ids, how)
     assert both.dtype == np.int32
     for form in (both, torch.from_numpy(both.astype(np.int64))):
-        assert [each.tolist() for each in parted(form)] == [ids.tolist(), how.tolist()]
+        assert [each.tolist() for each in unpack_shapes(form)] == [ids.tolist(), how.tolist()]
 
 
 def test_documents_say_how_their_words_are_written():
     texts = ["Bush and the bush. NATO in 1949", "", "the bush"]
-    core = tokenizer.train(texts, "words", 50)
-    plain, written = documents.encode(texts, core), documents.encode(texts, core, written=True)
-    assert parted(written.ids)[0].tolist() == plain.ids.tolist()
-    assert parted(written.ids)[1].tolist() == [1, 0, 0, 0, 0, 2, 0, 3, 0, 0, 0]
+    core = tokenizer.train_tokenizer(texts, "words", 50)
+    plain, written = documents.encode_documents(texts, core), documents.encode_documents(texts, core, word_shapes=True)
+    assert unpack_shapes(written.ids)[0].tolist() == plain.ids.tolist()
+    assert unpack_shapes(written.ids)[1].tolist() == [1, 0, 0, 0, 0, 2, 0, 3, 0, 0, 0]
     assert written.sentence_starts.tolist() == plain.sentence_starts.tolist()
-    cut = documents.encode(texts, core, written=True, max_tokens=2)
+    cut = documents.encode_documents(texts, core, word_shapes=True, max_tokens=2)
     assert cut.ids.tolist() == [*written.ids[:2], *written.ids[8:]]

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from regard.data.synthetic.aligned_pairs import LOCALES, generate
+from regard.data.synthetic.aligned_pairs import LOCALES, generate_pairs
 from regard.errors import UserError
 
 pytest.importorskip("babel")
@@ -14,7 +14,7 @@ pytest.importorskip("num2words")
 
 
 def test_dates_say_the_same_and_are_aligned():
-    made = generate("dates", 300, seed=1)
+    made = generate_pairs("dates", 300, seed=1)
     assert len({w.source for w in made}) > 250
     for one in made:
         words, parts = one.source.split(), one.target.split()
@@ -35,7 +35,7 @@ def test_months_of_all_places_are_named_rightly():
         for width in ("wide", "abbreviated")
         for month, name in get_month_names(width, "format", place).items()
     }
-    for one in generate("dates", 200):
+    for one in generate_pairs("dates", 200):
         source = next(s for s, t in one.alignment if t == 2)
         word = one.source.split()[source].strip(".,").lower()
         month = int(one.target.split()[2])
@@ -43,7 +43,7 @@ def test_months_of_all_places_are_named_rightly():
 
 
 def test_numbers_are_aligned_where_words_mean_the_same():
-    made = generate("numbers", 300, seed=2, source="en", target="fr")
+    made = generate_pairs("numbers", 300, seed=2, source="en", target="fr")
     same = {"two": "deux", "seven": "sept", "thousand": "mille", "twelve": "douze"}
     checked = 0
     for one in made:
@@ -58,16 +58,16 @@ def test_numbers_are_aligned_where_words_mean_the_same():
 
 def test_a_seed_gives_the_same():
     for kind in ("dates", "numbers"):
-        assert generate(kind, 5, seed=3) == generate(kind, 5, seed=3) != generate(kind, 5, seed=4)
+        assert generate_pairs(kind, 5, seed=3) == generate_pairs(kind, 5, seed=3) != generate_pairs(kind, 5, seed=4)
 
 
 def test_what_is_not_there_is_said(monkeypatch):
     with pytest.raises(UserError, match="did you mean 'dates'"):
-        generate("date", 1)
+        generate_pairs("date", 1)
     with pytest.raises(UserError, match="1 or more"):
-        generate("dates", 0)
+        generate_pairs("dates", 0)
     with pytest.raises(UserError, match="does not know the language 'xx'"):
-        generate("numbers", 1, target="xx")
+        generate_pairs("numbers", 1, target="xx")
     monkeypatch.setitem(sys.modules, "babel.dates", None)
     with pytest.raises(UserError, match="pip install Babel"):
-        generate("dates", 1)
+        generate_pairs("dates", 1)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.attention.kv_cache import Memory
+from regard.attention.kv_cache import KVCache
 from regard.decoding.inplace_kv_cache import Cache
 from regard.decoding.optimized_blocks import gelu, prepare
 from regard.models import gpt, marian, t5, transformer
@@ -23,16 +23,16 @@ def shaken(model: nn.Module) -> nn.Module:
 
 
 SIDES = {
-    "marian": lambda: marian.Marian(marian.Config(VOCAB, 42, 29, 2, 2, 3)),
-    "transformer": lambda: transformer.Transformer(transformer.Config(VOCAB, 42, 29, 2, 2, 3)),
-    "transformer, pre-norm": lambda: transformer.Transformer(transformer.Config(VOCAB, 42, 29, 2, 2, 3, norm="pre")),
+    "marian": lambda: marian.Marian(marian.MarianConfig(VOCAB, 42, 29, 2, 2, 3)),
+    "transformer": lambda: transformer.Transformer(transformer.TransformerConfig(VOCAB, 42, 29, 2, 2, 3)),
+    "transformer, pre-norm": lambda: transformer.Transformer(transformer.TransformerConfig(VOCAB, 42, 29, 2, 2, 3, norm="pre")),
     "transformer, rotary": lambda: transformer.Transformer(
-        transformer.Config(VOCAB, 42, 29, 2, 2, 3, positions="rotary")
+        transformer.TransformerConfig(VOCAB, 42, 29, 2, 2, 3, positions="rotary")
     ),
 }
 
 
-def source(model) -> tuple[list[Memory], Tensor]:
+def source(model) -> tuple[list[KVCache], Tensor]:
     """The source as each layer regards it, and what hides its padding."""
     mask = torch.arange(M) < torch.tensor([[M], [4], [5]])
     read = model.read(model.encode(torch.randint(6, VOCAB, (B, M)), mask=mask), mask=mask)
@@ -95,7 +95,7 @@ def test_beams_are_places_that_see_their_own_past(name: str):
 @torch.inference_mode()
 def test_rows_are_picked_in_any_order_and_more_than_once():
     keys, values = torch.randn(3, 2, 4, 5), torch.randn(3, 2, 4, 5)
-    cache = Cache(Memory(keys, values, range(4)), 3)
+    cache = Cache(KVCache(keys, values, range(4)), 3)
     cache.select(torch.tensor([2, 0, 2, 1]))
     new = torch.randn(4, 2, 1, 5)
     got_keys, got_values = cache.extend(torch.stack((new, -new)))
@@ -104,8 +104,8 @@ def test_rows_are_picked_in_any_order_and_more_than_once():
 
 
 def test_other_kinds_of_blocks_are_left_to_themselves():
-    assert prepare(gpt.GPT(gpt.Config(VOCAB, 42, 2, 3, mechanism="additive")).layers) is None
-    assert prepare(t5.T5(t5.Config(VOCAB, 42, 29, 2, 1, 3, 5, gated=True)).decoder) is None
+    assert prepare(gpt.GPT(gpt.GPTConfig(VOCAB, 42, 2, 3, mechanism="additive")).layers) is None
+    assert prepare(t5.T5(t5.T5Config(VOCAB, 42, 29, 2, 1, 3, 5, gated=True)).decoder) is None
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16"])

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.data.tokenizer import EOS, MASK, SPECIAL
+from regard.data.tokenizer import EOS, MASK, SPECIAL_TOKENS
 from regard.decoding import Sampling, Writer, mask_filling
 from regard.errors import UserError
 from regard.models import bert, birnn, gpt
@@ -26,8 +26,8 @@ def shaken(model: nn.Module) -> nn.Module:
 
 
 MODELS = {
-    "bert": lambda: shaken(bert.BERT(bert.Config(VOCAB, 24, 29, 2, 3, positions="learned:length=16"))),
-    "birnn": lambda: shaken(birnn.Config(dim=12, hidden=10).build(VOCAB)),
+    "bert": lambda: shaken(bert.BERT(bert.BERTConfig(VOCAB, 24, 29, 2, 3, positions="learned:length=16"))),
+    "birnn": lambda: shaken(birnn.BiRNNConfig(dim=12, hidden=10).build(VOCAB)),
 }
 
 
@@ -50,8 +50,8 @@ def test_words_that_are_never_named_keep_their_chance():
     model = MODELS["bert"]()
     free = mask_filling.words(model, IDS, top=VOCAB)[0]
     assert sum(guess.probability for guess in free) == pytest.approx(1, abs=1e-5)
-    some = mask_filling.words(model, IDS, top=VOCAB, never=range(len(SPECIAL)))[0]
-    assert some == [guess for guess in free if guess.ids[0] >= len(SPECIAL)]
+    some = mask_filling.words(model, IDS, top=VOCAB, never=range(len(SPECIAL_TOKENS)))[0]
+    assert some == [guess for guess in free if guess.ids[0] >= len(SPECIAL_TOKENS)]
 
 
 def test_of_a_long_text_the_words_around_are_seen():
@@ -73,7 +73,7 @@ def test_a_blank_model_does_not_look_at_the_word_that_it_names():
 
 
 def spans_model() -> gpt.GPT:
-    return shaken(gpt.GPT(gpt.Config(VOCAB, 24, 2, 3, positions="learned:length=64"))).eval()
+    return shaken(gpt.GPT(gpt.GPTConfig(VOCAB, 24, 2, 3, positions="learned:length=64"))).eval()
 
 
 def test_a_span_has_the_product_of_its_words_chances():

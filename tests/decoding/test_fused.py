@@ -14,7 +14,7 @@ from regard import kernels
 from regard.decoding import Beam, Interpreter, causal_decoders
 from regard.decoding.causal_decoders import walker
 from regard.decoding.seq2seq_decoders import Prepared
-from regard.layers import FeedForward, MultiHead
+from regard.layers import FeedForward, MultiHeadAttention
 from regard.models import gpt, transformer
 
 pytestmark = pytest.mark.skipif(
@@ -26,7 +26,7 @@ SOURCES = [[7, 8, 9, 11, 12, 3], [10, 3], [13, 14, 15, 3]]
 
 def model(**changed: object) -> transformer.Transformer:
     torch.manual_seed(0)
-    made = transformer.Transformer(transformer.Config(67, **{"dim": 44, "hidden": 29, "heads": 2} | changed)).eval()  # type: ignore[arg-type]
+    made = transformer.Transformer(transformer.TransformerConfig(67, **{"dim": 44, "hidden": 29, "heads": 2} | changed)).eval()  # type: ignore[arg-type]
     with torch.no_grad():
         for p in made.parameters():
             p.add_(0.2 * torch.randn_like(p))
@@ -89,7 +89,7 @@ def test_what_it_was_given_stays(monkeypatch: pytest.MonkeyPatch):
 
 def test_other_parts_go_one_at_a_time():
     made = model()
-    made.decoder[0].feed.activation = torch.nn.functional.silu
+    made.decoder[0].ffn.activation = torch.nn.functional.silu
     assert way(Interpreter(made)).fused is None
 
 
@@ -118,7 +118,7 @@ def test_the_plan_is_as_long_as_the_kernel_reads():
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_gpt(positions: str, precision: str, threads: int):
     torch.manual_seed(0)
-    made = gpt.GPT(gpt.Config(67, 44, 2, 2, positions=positions)).eval()
+    made = gpt.GPT(gpt.GPTConfig(67, 44, 2, 2, positions=positions)).eval()
     with torch.no_grad():
         for p in made.parameters():
             p.add_(0.2 * torch.randn_like(p))
@@ -142,9 +142,9 @@ def test_a_gpt(positions: str, precision: str, threads: int):
 
 def test_blocks_that_are_not_alike_go_one_part_at_a_time():
     wide, plain, split = model(), model(positions="rotary"), model(heads=4, dim=64)
-    wide.decoder[1].feed = FeedForward(44, 400, activation=torch.nn.functional.relu)
-    plain.decoder[1].attention = MultiHead(44, 2)
-    split.decoder[0].source = MultiHead(64, 8)
+    wide.decoder[1].ffn = FeedForward(44, 400, activation=torch.nn.functional.relu)
+    plain.decoder[1].attention = MultiHeadAttention(44, 2)
+    split.decoder[0].cross_attention = MultiHeadAttention(64, 8)
     assert [way(Interpreter(made.eval())).fused for made in (wide, plain, split)] == [None] * 3
 
 

@@ -22,7 +22,7 @@ DRAWN = Sampling(temperature=0.9, top_k=20, top_p=0.95, seed=5)
 def model(mechanism: str = "dot", positions: str = "learned:length=64", **more) -> gpt.GPT:
     """Shaken, so that attention is not nearly uniform and words are not nearly equal."""
     torch.manual_seed(0)
-    made = gpt.GPT(gpt.Config(VOCAB, 42, 2, 3, 29, mechanism, positions, **more))
+    made = gpt.GPT(gpt.GPTConfig(VOCAB, 42, 2, 3, 29, mechanism, positions, **more))
     with torch.no_grad():
         for p in made.parameters():
             p.add_(0.25 * torch.randn_like(p))
@@ -212,7 +212,7 @@ def test_whoever_looks_or_steps_in_is_not_passed_by():
     net = model()
     with record(net) as seen:
         generate(net, [[7, 8, 9]], tokens=4, sampling=GREEDY, stop=())
-    assert [call.weights.shape[2:] for call in seen.at("layers.0.attention.attend")] == [(3, 3), (1, 4), (1, 5), (1, 6)]
+    assert [call.weights.shape[2:] for call in seen.calls_of("layers.0.attention.attend")] == [(3, 3), (1, 4), (1, 5), (1, 6)]
     plain = ids(generate(net, PROMPTS, tokens=8, sampling=GREEDY, stop=()))
     with edit(net, "layers.1.attention.attend", ablate([0, 1, 2])):
         assert ids(generate(net, PROMPTS, tokens=8, sampling=GREEDY, stop=())) != plain
@@ -254,7 +254,7 @@ def test_a_writer_is_used_again_and_half_the_bytes_write_nearly_the_same():
 
 def test_a_convolutional_model_writes_too():
     torch.manual_seed(0)
-    net = causal_cnn.Config(dim=16, layers=3).build(VOCAB).eval()
+    net = causal_cnn.CausalCNNConfig(dim=16, layers=3).build(VOCAB).eval()
     with torch.no_grad():
         for p in net.parameters():
             p.add_(0.3 * torch.randn_like(p))

@@ -58,7 +58,7 @@ def test_few_rows_are_not_dealt_out():
 @pytest.mark.parametrize("count", [1, 16, 70])
 def test_translations_do_not_hang_on_threads(two_threads, count: int):
     torch.manual_seed(0)
-    model = transformer.Config(dim=32, hidden=64, layers=2, heads=2, norm="pre").build(101).eval()
+    model = transformer.TransformerConfig(dim=32, hidden=64, layers=2, heads=2, norm="pre").build(101).eval()
     with torch.no_grad():
         for p in model.parameters():
             p.add_(0.1 * torch.randn_like(p))

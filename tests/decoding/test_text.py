@@ -14,7 +14,7 @@ TEXT = "The naïve café owner sold 7.5 crème brûlées — “très bon”, sa
 @pytest.fixture(params=["bpe", "chars", "words", "spaces"])
 def speller(request) -> Speller:
     vocab = 270 if request.param == "bpe" else 500  # few merges: many characters are several tokens
-    return Speller(tokenizer.train([TEXT, "and other words"], request.param, vocab))
+    return Speller(tokenizer.train_tokenizer([TEXT, "and other words"], request.param, vocab))
 
 
 def test_pieces_are_the_text(speller: Speller):
@@ -34,7 +34,7 @@ def test_pieces_are_the_text(speller: Speller):
 
 @pytest.mark.parametrize("kind", ["bpe", "chars"])
 def test_a_word_comes_when_it_is_whole(kind: str):
-    speller = Speller(tokenizer.train([TEXT], kind, 270 if kind == "bpe" else 500))
+    speller = Speller(tokenizer.train_tokenizer([TEXT], kind, 270 if kind == "bpe" else 500))
     text, came = speller.after(), []
     for id in speller.tokenizer.encode("The naïve café owner sold").ids:
         piece = text.add(id)
@@ -45,7 +45,7 @@ def test_a_word_comes_when_it_is_whole(kind: str):
 
 
 def test_no_half_character_ever_comes():
-    speller = Speller(tokenizer.train(["a b c"], "bpe", 262))  # every byte a token
+    speller = Speller(tokenizer.train_tokenizer(["a b c"], "bpe", 262))  # every byte a token
     ids = speller.tokenizer.encode("x 😀").ids
     text = speller.after()
     assert "".join([*(text.add(id) for id in ids[:-1]), text.rest()]) == "x "
@@ -54,7 +54,7 @@ def test_no_half_character_ever_comes():
 
 
 def test_words_stand_apart_from_the_prompt_and_from_each_other():
-    speller = Speller(tokenizer.train(["the cat sat on the mat"], "words", 50))
+    speller = Speller(tokenizer.train_tokenizer(["the cat sat on the mat"], "words", 50))
     ids = speller.tokenizer.encode("sat on").ids
     assert speller.text(ids) == "sat on"
     assert speller.text(ids, after="the cat") == " sat on"
@@ -63,7 +63,7 @@ def test_words_stand_apart_from_the_prompt_and_from_each_other():
 
 
 def test_lines_come_back_where_they_are_tokens():
-    speller = Speller(tokenizer.train(["the cat\nsat on"], "spaces", 50))
+    speller = Speller(tokenizer.train_tokenizer(["the cat\nsat on"], "spaces", 50))
     ids = speller.tokenizer.encode("the cat\nsat on").ids
     assert EOS in ids
     assert speller.text(ids) == "the cat\nsat on"

@@ -32,7 +32,7 @@ def shaken(model, by=0.25):
 
 def two_sided(**how):
     torch.manual_seed(0)
-    return shaken(transformer.Transformer(transformer.Config(V, 16, 24, 2, 2, 2, **how)))
+    return shaken(transformer.Transformer(transformer.TransformerConfig(V, 16, 24, 2, 2, 2, **how)))
 
 
 MODELS = {
@@ -44,9 +44,9 @@ MODELS = {
     "learned": lambda: two_sided(positions="learned:length=40"),
     "additive": lambda: two_sided(mechanism="additive"),
     "relative": lambda: two_sided(mechanism="relative", positions="none"),
-    "marian": lambda: shaken(marian.Marian(marian.Config(V, 16, 24, 2, 2, 2))),
-    "rnn": lambda: shaken(rnn_translator.Config(dim=10, hidden=14).build(V)),
-    "fed": lambda: shaken(rnn_translator.Config(dim=10, hidden=14, feeding=True, cell="lstm", layers=2).build(V)),
+    "marian": lambda: shaken(marian.Marian(marian.MarianConfig(V, 16, 24, 2, 2, 2))),
+    "rnn": lambda: shaken(rnn_translator.RNNTranslatorConfig(dim=10, hidden=14).build(V)),
+    "fed": lambda: shaken(rnn_translator.RNNTranslatorConfig(dim=10, hidden=14, input_feeding=True, cell="lstm", layers=2).build(V)),
 }
 WAYS = {"additive": Remembered, "relative": Remembered, "rnn": Recurrent, "fed": Recurrent}
 
@@ -183,7 +183,7 @@ def test_the_likeliest_ways_to_go_on_are_those_of_a_sort():
 
 
 def test_few_words_are_no_trouble_for_many_beams():
-    model = shaken(transformer.Transformer(transformer.Config(8, 16, 24, 1, 1, 2)))
+    model = shaken(transformer.Transformer(transformer.TransformerConfig(8, 16, 24, 1, 1, 2)))
     found = Interpreter(model, never=[0, 1, 2, 4, 5]).write([[6, 7, 3]], how=Beam(12, best=6), limit=4)[0]
     assert len({tuple(said.ids) for said in found}) == 6
     assert all(word in (6, 7) for said in found for word in said.ids)
@@ -204,7 +204,7 @@ def test_a_watched_model_says_the_same_and_is_seen():
     model = two_sided()
     writer = Interpreter(model)
     plain = writer.write(SOURCES[:2], how=Beam(3), limit=6)
-    with record(model, "decoder.*.source.attend") as seen:
+    with record(model, "decoder.*.cross_attention.attend") as seen:
         watched = writer.write(SOURCES[:2], how=Beam(3), limit=6)
     assert [s[0].ids for s in plain] == [s[0].ids for s in watched]
     assert len(seen) > 2
@@ -230,7 +230,7 @@ def test_rounded_weights_say_nearly_the_same(precision):
         (lambda: Beam(alpha=-1.0), "0 or above"),
         (lambda: Interpreter(two_sided()).write([[]]), "empty"),
         (lambda: Interpreter(two_sided()).write([[3]], limit=0), "at least 1 word"),
-        (lambda: Interpreter(gpt.GPT(gpt.Config(V, 8, 1, 1))), "no model of two sides"),
+        (lambda: Interpreter(gpt.GPT(gpt.GPTConfig(V, 8, 1, 1))), "no model of two sides"),
     ],
 )
 def test_what_cannot_be_meant_is_said(call, message):

@@ -9,8 +9,8 @@ import torch
 from small_subjects import shaken
 
 from regard.explain.image_uri import embedded
-from regard.models.image_classifier import Config as Classifier
-from regard.models.rnn_captioner import Config as Captioner
+from regard.models.image_classifier import ImageClassifierConfig as Classifier
+from regard.models.rnn_captioner import RNNCaptionerConfig as Captioner
 from regard.tasks.caption.look import Told
 from regard.tasks.images.look import Given, Sorted
 

@@ -9,8 +9,8 @@ from regard.explain.seq2seq_subject import Pair, Side
 from regard.explain.word_subjects import Missing, Reading
 from regard.inspect import AttentionMap, attention_maps, record
 from regard.models.bert import BERT
-from regard.models.bert import Config as BertConfig
-from regard.models.transformer import Config as PairConfig
+from regard.models.bert import BERTConfig as BertConfig
+from regard.models.transformer import TransformerConfig as PairConfig
 
 TEXT = "[CLS] the quick brown fox jumped [MASK] the lazy dogs sleeping [SEP]"
 WORDS = TEXT.split()
@@ -67,7 +67,7 @@ def translation(seed: int = 0) -> Pair:
 
 def exact(subject) -> dict[str, np.ndarray]:
     """What `record` sees, by site."""
-    return {m.site: m.weights.numpy() for m in seen(subject)}
+    return {m.layer: m.weights.numpy() for m in seen(subject)}
 
 
 def seen(subject) -> list[AttentionMap]:

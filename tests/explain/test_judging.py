@@ -67,9 +67,9 @@ def test_what_hiding_a_word_does_stands_on_the_word(masked, translated):
 def test_members_of_a_committee_are_no_layers_of_each_other(masked):
     _, _, subject = masked
     layers = subject.seen()[0]
-    two = [type(m)(f"members.{i}.{m.site}", m.weights, m.rows, m.columns) for i in (0, 1) for m in layers]
+    two = [type(m)(f"members.{i}.{m.layer}", m.weights, m.rows, m.columns) for i in (0, 1) for m in layers]
     (plain,), both = through(layers), through(two)
-    assert [m.site for m in both] == ["rollout, members.0", "rollout, members.1"]
+    assert [m.layer for m in both] == ["rollout, members.0", "rollout, members.1"]
     for one in both:
         torch.testing.assert_close(one.weights, plain.weights)
 

@@ -17,7 +17,7 @@ from regard.explain.build import seen_by
 from regard.explain.interventions import parse
 from regard.explain.subject import Picture
 from regard.inspect import edit, record, uniform
-from regard.inspect.image_gradients import picture_gradients
+from regard.inspect.image_gradients import image_gradients
 from regard.pages.image_overlay import veil
 from regard.tasks.caption.objective import word_maps
 from regard.tasks.classify.look import Look
@@ -56,7 +56,7 @@ def test_erased_places_take_the_mean_colour_and_nothing_else_does():
 def test_gradients_of_a_picture_are_those_of_captum_and_add_up():
     captum = pytest.importorskip("captum.attr", reason="captum is not installed")
     subject = sorted_()
-    mine = picture_gradients(subject.pixels, subject.base, subject.asked, steps=200)[0]
+    mine = image_gradients(subject.pixels, subject.base, subject.asked, steps=200)[0]
     theirs = captum.IntegratedGradients(lambda x: subject.asked(x)[:, 0]).attribute(
         subject.pixels[None], subject.base[None].contiguous(), n_steps=200, method="riemann_middle"
     )
@@ -77,7 +77,7 @@ def test_the_picture_of_a_class_is_what_is_pooled(classes):
     assert look.data["prediction"]["label"] == CLASSES[int(logits.argmax())]
     assert "places" in look.data["faithfulness"]["rows"][0]["explain"]
     kinds = {(m["site"], m["rows"], m["columns"]) for m in look.data["maps"]}
-    assert ("sight.layers.0.attention.attend", "grid", "grid") in kinds
+    assert ("image_encoder.layers.0.attention.attend", "grid", "grid") in kinds
     assert ("pool.attend", "hops", "grid") in kinds
     assert ("rollout of the grid", "grid", "grid") in kinds
     assert set(look.data["instead"]) == {"gradients", "leaving places out"}
@@ -128,7 +128,7 @@ def test_changes_hide_places_and_edit_heads():
     from contextlib import ExitStack
 
     with ExitStack() as stack:
-        for site in ("sight.layers.0.attention.attend", "sight.layers.1.attention.attend", "pool.attend"):
+        for site in ("image_encoder.layers.0.attention.attend", "image_encoder.layers.1.attention.attend", "pool.attend"):
             stack.enter_context(edit(subject.net, site, uniform()))
         assert made[1]["after"] == pytest.approx(subject.whole()[0], abs=1e-6)
         assert made[2]["after"] == pytest.approx(subject.predict([kept])[0, 0], abs=1e-6)
@@ -189,7 +189,7 @@ def test_a_place_is_chosen_and_shows_where_it_looks(classes, show):
     assert "row=8" in opened.page.evaluate("location.hash")
     opened.page.click('#try [data-try="hide"]')
     assert opened.page.inner_text("#try-say") == "regard look runs/attention photo.png --what-if hide:2,3"
-    exact = look.maps()["sight.layers.0.attention.attend"][0, 8]
+    exact = look.maps()["image_encoder.layers.0.attention.attend"][0, 8]
     box = opened.page.locator("#over").bounding_box()
     for cell in (3, 20):
         opened.page.locator("#over").hover(position=at(cell))
@@ -213,9 +213,9 @@ def test_a_place_is_chosen_and_shows_where_it_looks(classes, show):
 @pytest.mark.browser
 def test_distances_in_a_picture_are_as_the_crow_flies(classes, show):
     look, _ = classes
-    opened = show(look, "#view=distance&head=1&mode=single&site=sight.layers.1.attention.attend")
+    opened = show(look, "#view=distance&head=1&mode=single&site=image_encoder.layers.1.attention.attend")
     opened.page.wait_for_selector("#distance circle")
-    weights = look.maps()["sight.layers.1.attention.attend"][1].astype(float)
+    weights = look.maps()["image_encoder.layers.1.attention.attend"][1].astype(float)
     y, x = np.divmod(np.arange(36), 6)
     far = np.round(np.hypot(y[:, None] - y, x[:, None] - x)).astype(int)
     shares = [weights[far == d].sum() / 36 for d in range(far.max() + 1)]

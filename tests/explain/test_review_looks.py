@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regard.data.synthetic.reviews import generate
+from regard.data.synthetic.reviews import generate_reviews
 from regard.demo.reviews_demo import _table, on_evidence
 from regard.explain import build
 from regard.tasks.train import train
@@ -14,7 +14,7 @@ SMALL = {"train": {"steps": 2, "evaluate_every": 2}, "model": {"embed": 8, "hidd
 
 @pytest.fixture(scope="module")
 def reviews():
-    return generate(40, 0)
+    return generate_reviews(40, 0)
 
 
 @pytest.fixture(scope="module")

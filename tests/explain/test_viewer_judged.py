@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.inspect import by_distance
+from regard.inspect import attention_by_distance
 
 pytestmark = pytest.mark.browser
 SITE = "layers.1.attention.attend"
@@ -126,9 +126,9 @@ def test_every_view_as_png_and_distances_as_csv(show, masked, scheme):
     with page.page.expect_download() as waiting:
         page.page.click("#save-map")
     rows = list(csv.reader(io.StringIO(waiting.value.path().read_text())))
-    wanted = by_distance(torch.from_numpy(exact[SITE]))
+    wanted = attention_by_distance(torch.from_numpy(exact[SITE]))
     np.testing.assert_allclose(
-        np.array([row[1:] for row in rows[1:]], float).T, wanted.share.numpy(), atol=exact[SITE].max() / 510 + 1e-6
+        np.array([row[1:] for row in rows[1:]], float).T, wanted.fraction.numpy(), atol=exact[SITE].max() / 510 + 1e-6
     )
     assert [int(row[0]) for row in rows[1:]] == wanted.at.tolist()
     page.go(f"site={SITE}&head=1&mode=single&view=lines&row=3")

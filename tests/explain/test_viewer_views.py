@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.inspect import by_distance, rollout
+from regard.inspect import attention_by_distance, rollout
 
 pytestmark = pytest.mark.browser
 SITE = "layers.1.attention.attend"
@@ -122,14 +122,14 @@ def test_lines_between_words(show, masked):
 def test_attention_by_distance(show, masked):
     look, exact, _ = masked
     page = show(look, f"#site={SITE}&head=1&mode=single&view=distance")
-    wanted = by_distance(torch.from_numpy(exact[SITE]))
+    wanted = attention_by_distance(torch.from_numpy(exact[SITE]))
     found = page.page.eval_on_selector_all(
         "#distance circle", "all => all.map(c => [c.dataset.at, c.dataset.share].map(Number))"
     )
     assert len(found) > 4
     n, step = exact[SITE].shape[1], exact[SITE].max() / 255
     for at, share in found:
-        assert abs(share - float(wanted.share[1, int(at) + n - 1])) <= step / 2
+        assert abs(share - float(wanted.fraction[1, int(at) + n - 1])) <= step / 2
     means = page.page.eval_on_selector_all("#distance tr[data-mean]", "rows => rows.map(r => Number(r.dataset.mean))")
     close(means, wanted.mean.numpy(), step * n * n / 2)
     assert page.errors == []

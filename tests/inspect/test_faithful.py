@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from regard.inspect import faithfulness, faithfulness_of_each, rank_correlation
+from regard.inspect import faithfulness, faithfulness_of_maps, rank_correlation
 
 N = 30
 DECIDING = [3, 7, 11, 12, 19, 25]
@@ -83,14 +83,14 @@ def test_several_questions_are_each_their_own():
         return np.stack([predict(kept), np.array([float((other * row).sum()) for row in kept])], 1)
 
     pictures = [MATTERS + 0.01, other + 0.01]
-    one, two = faithfulness_of_each(both, pictures, range(N), ["a", "b"], gradients=[None, other])
+    one, two = faithfulness_of_maps(both, pictures, range(N), ["a", "b"], gradients=[None, other])
     assert rows(one)["comprehensiveness"]["attention"] == pytest.approx(
         rows(faithfulness(predict, MATTERS + 0.01, range(N), "a"))["comprehensiveness"]["attention"]
     )
     assert rows(two)["comprehensiveness"]["attention"] == pytest.approx(9.0)
     assert "gradients" not in rows(one)
     assert "gradients" in rows(two)
-    crossed, _ = faithfulness_of_each(both, pictures[::-1], range(N), ["a", "b"])
+    crossed, _ = faithfulness_of_maps(both, pictures[::-1], range(N), ["a", "b"])
     assert rows(crossed)["comprehensiveness"]["attention"] < 0.1
 
 
@@ -123,7 +123,7 @@ def test_many_pictures_of_one_question_share_what_was_asked():
 
     true = MATTERS + 0.01
     pictures = [true, true[::-1].copy(), true]
-    one, two, three = faithfulness_of_each(count, pictures, range(N), ["good"], about=[0, 0, 0], erased=2)
+    one, two, three = faithfulness_of_maps(count, pictures, range(N), ["good"], about=[0, 0, 0], erased=2)
     alone = faithfulness(predict, true, range(N), "good")
     assert rows(one)["comprehensiveness"]["attention"] == rows(alone)["comprehensiveness"]["attention"]
     assert rows(two)["comprehensiveness"]["attention"] < rows(one)["comprehensiveness"]["attention"]

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from regard.inspect import integrated_gradients
-from regard.models.bert import BERT, Config
+from regard.models.bert import BERT, BERTConfig
 
 
 @pytest.fixture
 def bert() -> BERT:
     torch.manual_seed(0)
-    model = BERT(Config(vocab=23, dim=12, hidden=16, layers=2, heads=3, positions="learned:length=16")).eval()
+    model = BERT(BERTConfig(vocab=23, dim=12, hidden=16, layers=2, heads=3, positions="learned:length=16")).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))

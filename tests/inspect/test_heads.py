@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from regard.errors import UserError
-from regard.inspect import ablate, by_distance, edit, importance, prune, record, rollout, swap, uniform
-from regard.models.bert import BERT, Config
+from regard.inspect import ablate, attention_by_distance, edit, importance, prune, record, rollout, swap, uniform
+from regard.models.bert import BERT, BERTConfig
 
 SITES = ["layers.0.attention.attend", "layers.1.attention.attend"]
 IDS = torch.tensor([[4, 9, 9, 17, 2, 5, 1]])
@@ -15,7 +15,7 @@ IDS = torch.tensor([[4, 9, 9, 17, 2, 5, 1]])
 
 def made(seed: int) -> BERT:
     torch.manual_seed(seed)
-    model = BERT(Config(vocab=23, dim=12, hidden=16, layers=2, heads=3, positions="learned:length=16")).eval()
+    model = BERT(BERTConfig(vocab=23, dim=12, hidden=16, layers=2, heads=3, positions="learned:length=16")).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
@@ -57,7 +57,7 @@ def test_importance_is_what_each_ablation_changes():
 
     before, rows = importance(model, measure)
     assert before == measure()
-    found = {(row.site, row.head, row.how): row for row in rows}
+    found = {(row.layer, row.head, row.intervention): row for row in rows}
     assert len(rows) == 2 * (3 + 2)
     assert found[SITES[1], 2, "ablate"].change["first"] == pytest.approx(0, abs=1e-6)
     with edit(model, SITES[0], ablate([1])):
@@ -97,7 +97,7 @@ def test_uniform_of_some_heads_only():
 def test_distances_of_heads_that_are_known():
     before, here = torch.diag(torch.ones(4), -1), torch.eye(5)
     before[0, 0] = 1.0
-    found = by_distance(torch.stack([before, here, torch.full((5, 5), 0.2)]))
+    found = attention_by_distance(torch.stack([before, here, torch.full((5, 5), 0.2)]))
     assert found.at.tolist() == list(range(-4, 5))
     assert found.share[0].tolist() == pytest.approx([0, 0, 0, 0.8, 0.2, 0, 0, 0, 0])
     assert found.share[1, 4] == 1

@@ -7,7 +7,7 @@ import torch
 
 from regard.inspect import hop_overlap, record, token_attribution
 from regard.inspect.attention_maps import AttentionMap
-from regard.layers import MultiHead, Pool, redundancy
+from regard.layers import MultiHeadAttention, AttentionPooling, hop_penalty
 
 
 def test_overlap_of_hops_that_are_known():
@@ -24,7 +24,7 @@ def test_overlap_of_hops_that_are_known():
 
 def test_the_penalty_is_that_of_training():
     weights = torch.randn(7, 11).softmax(-1)
-    assert hop_overlap(weights).penalty == pytest.approx(redundancy(weights[None, None]).item(), rel=1e-5)
+    assert hop_overlap(weights).penalty == pytest.approx(hop_penalty(weights[None, None]).item(), rel=1e-5)
 
 
 def test_an_explanation_keeps_its_hops_and_its_levels():
@@ -49,7 +49,7 @@ def test_an_explanation_keeps_its_hops_and_its_levels():
 
 def test_a_map_that_is_too_large_is_never_made(monkeypatch: pytest.MonkeyPatch):
     net = torch.nn.Sequential()
-    net.attention, net.pool = MultiHead(8, 2), Pool(8)
+    net.attention, net.pool = MultiHeadAttention(8, 2), AttentionPooling(8)
     x = torch.randn(1, 9, 8)
 
     def run() -> None:
@@ -61,10 +61,10 @@ def test_a_map_that_is_too_large_is_never_made(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(DotScores, "weights", lambda self, mask=None: made.append(1) or weights(self, mask))
     with record(net, most=80) as seen:
         run()
-    assert seen.sites == ["pool.attend"]
-    assert seen.passed == ["attention.attend"]
+    assert seen.layers == ["pool.attend"]
+    assert seen.skipped == ["attention.attend"]
     assert not made
     with record(net, most=81) as seen:
         run()
-    assert seen.sites == ["attention.attend", "pool.attend"]
+    assert seen.layers == ["attention.attend", "pool.attend"]
     assert made

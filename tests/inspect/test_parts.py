@@ -7,9 +7,9 @@ import torch
 
 from regard.attention import scores
 from regard.attention.masks import Mask
-from regard.attention.token_positions import Places
+from regard.attention.token_positions import QueryKeyPositions
 from regard.inspect import record
-from regard.layers import MultiHead
+from regard.layers import MultiHeadAttention
 
 
 @pytest.mark.parametrize("bias", [None, (1, 3, 11, 13), (2, 3, 1, 13)])
@@ -18,8 +18,8 @@ from regard.layers import MultiHead
 def test_in_parts_equals_whole(monkeypatch, bias, hidden, part):
     torch.manual_seed(0)
     given = None if bias is None else torch.randn(bias)
-    made = scores.DotScores(torch.randn(2, 3, 11, 5), torch.randn(2, 3, 13, 5), Places(range(11), range(13)), 0.4, given)
-    mask = Mask(keys=torch.rand(2, 13) > 0.3, causal=True) if hidden else None
+    made = scores.DotScores(torch.randn(2, 3, 11, 5), torch.randn(2, 3, 13, 5), QueryKeyPositions(range(11), range(13)), 0.4, given)
+    mask = Mask(key_mask=torch.rand(2, 13) > 0.3, causal=True) if hidden else None
     whole = made.weights(mask)
     monkeypatch.setattr(scores, "PART", part)
     assert torch.equal(made.weights(mask), whole)  # with gradients it is one piece
@@ -31,7 +31,7 @@ def test_recording_holds_the_maps_and_little_more():
     from torch.profiler import ProfilerActivity, profile
 
     torch.manual_seed(0)
-    layer, x = MultiHead(64, 8).eval(), torch.randn(1, 512, 64)
+    layer, x = MultiHeadAttention(64, 8).eval(), torch.randn(1, 512, 64)
 
     def peak(recorded: bool) -> int:
         with torch.no_grad(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:

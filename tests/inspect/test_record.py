@@ -7,17 +7,17 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import UserError
-from regard.inspect import ablate, attends, edit, hide, record, uniform
-from regard.layers import EncoderBlock, FeedForward, MultiHead, Pool
+from regard.inspect import ablate, find_attention_layers, edit, hide, record, uniform
+from regard.layers import EncoderBlock, FeedForward, MultiHeadAttention, AttentionPooling
 
 
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.layers = nn.ModuleList(
-            EncoderBlock(MultiHead(12, 3, dropout=0.5), FeedForward(12, 13), dropout=0.5) for _ in range(2)
+            EncoderBlock(MultiHeadAttention(12, 3, dropout=0.5), FeedForward(12, 13), dropout=0.5) for _ in range(2)
         )
-        self.pool = Pool(12, hops=2)
+        self.pool = AttentionPooling(12, hops=2)
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self.layers:
@@ -40,14 +40,14 @@ def x() -> Tensor:
 
 
 def test_every_site_is_seen_in_order(net: Net, x: Tensor):
-    assert list(attends(net)) == [FIRST, SECOND, POOL]
+    assert list(find_attention_layers(net)) == [FIRST, SECOND, POOL]
     with record(net) as seen:
         net(x)
-    assert seen.sites == [FIRST, SECOND, POOL]
+    assert seen.layers == [FIRST, SECOND, POOL]
     assert [call.order for call in seen.calls] == [0, 1, 2]
     assert seen[FIRST].shape == (2, 3, 5, 5)
     assert seen[POOL].shape == (2, 1, 2, 5)
-    assert seen.at(POOL)[0].places.rows == "hops"
+    assert seen.calls_of(POOL)[0].qk_positions.query_axis == "hops"
     assert not seen[FIRST].requires_grad
 
 
@@ -55,7 +55,7 @@ def test_sites_are_chosen_by_name_or_pattern(net: Net, x: Tensor):
     for sites, wanted in (("layers.*", [FIRST, SECOND]), (POOL, [POOL]), ([FIRST, "pool*"], [FIRST, POOL])):
         with record(net, sites) as seen:
             net(x)
-        assert seen.sites == wanted
+        assert seen.layers == wanted
 
 
 def test_heads_and_precision_are_chosen(net: Net, x: Tensor):
@@ -92,7 +92,7 @@ def test_several_calls_of_a_site_must_be_chosen_among(net: Net, x: Tensor):
     with record(net, FIRST) as seen:
         net(x)
         net(x[:1])
-    assert [len(call.weights) for call in seen.at(FIRST)] == [2, 1]
+    assert [len(call.weights) for call in seen.calls_of(FIRST)] == [2, 1]
     with pytest.raises(UserError, match="called 2 times"):
         seen[FIRST]
 

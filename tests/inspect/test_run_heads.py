@@ -8,7 +8,7 @@ import json
 import pytest
 
 import regard
-from regard.data.synthetic.reviews import generate
+from regard.data.synthetic.reviews import generate_reviews
 from regard.errors import UserError
 from regard.hub.load_any import opened
 from regard.inspect import ablate, edit
@@ -16,13 +16,13 @@ from regard.tasks.base_run import Run
 from regard.tasks.head_table import pruned, table
 
 FILES = {"classify": "reviews.csv", "language": "corpus.txt", "translate": "pairs.tsv"}
-QUIET = {"progress": False, "say": lambda line: None}
+QUIET = {"progress": False}
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("heads")
-    reviews = generate(80, 0)
+    reviews = generate_reviews(80, 0)
     with (folder / "reviews.csv").open("w", newline="") as file:
         csv.writer(file).writerows([("text", "label"), *((r.text, r.label) for r in reviews)])
     (folder / "corpus.txt").write_text("\n".join(r.text for r in reviews))
@@ -48,20 +48,20 @@ def runs(tmp_path_factory):
 def test_the_table_is_what_each_ablation_measures(runs, task):
     folder, made = runs
     run = made[task]
-    found = table(run, [folder / FILES[task]], rows=30, say=lambda line: None)
+    found = table(run, [folder / FILES[task]], rows=30)
     assert found.rows == sorted(found.rows, key=lambda row: -row.change["loss"])
     row = next(row for row in found.rows if row.head == 1)
-    with edit(run.net, row.site, ablate([1])):
-        again = table(run, [folder / FILES[task]], rows=30, say=lambda line: None)
-    assert again.whole["loss"] == pytest.approx(row.measured["loss"], abs=1e-6)
-    assert row.measured["loss"] - found.whole["loss"] == pytest.approx(row.change["loss"])
-    assert row.site in str(found)
+    with edit(run.net, row.layer, ablate([1])):
+        again = table(run, [folder / FILES[task]], rows=30)
+    assert again.whole["loss"] == pytest.approx(row.metrics["loss"], abs=1e-6)
+    assert row.metrics["loss"] - found.whole["loss"] == pytest.approx(row.change["loss"])
+    assert row.layer in str(found)
     assert {"loss"} <= found.whole.keys()
 
 
 def test_the_table_as_files(runs, tmp_path):
     folder, made = runs
-    found = table(made["classify"], [folder / "reviews.csv"], rows=10, say=lambda line: None)
+    found = table(made["classify"], [folder / "reviews.csv"], rows=10)
     rows = list(csv.DictReader(found.save(tmp_path / "heads.csv").open()))
     assert len(rows) == len(found.rows) == 2 * (2 + 2) + 2
     assert float(rows[0]["change of loss"]) == pytest.approx(found.rows[0].change["loss"])

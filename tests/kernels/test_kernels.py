@@ -199,8 +199,8 @@ def test_without_the_kernels_torch_says_the_same(monkeypatch: pytest.MonkeyPatch
     from regard.models import gpt, transformer
 
     torch.manual_seed(0)
-    text = gpt.GPT(gpt.Config(67, 44, 2, 4)).eval()
-    pair = transformer.Transformer(transformer.Config(67, 44, 29, 2, 2, 4)).eval()
+    text = gpt.GPT(gpt.GPTConfig(67, 44, 2, 4)).eval()
+    pair = transformer.Transformer(transformer.TransformerConfig(67, 44, 29, 2, 2, 4)).eval()
     with torch.no_grad():
         for p in [*text.parameters(), *pair.parameters()]:
             p.add_(0.2 * torch.randn_like(p))
@@ -243,7 +243,7 @@ def test_torchs_default_type_is_not_the_models(dtype: torch.dtype):
     from regard.models import gpt
 
     torch.manual_seed(0)
-    model = gpt.GPT(gpt.Config(67, 44, 2, 4)).eval()
+    model = gpt.GPT(gpt.GPTConfig(67, 44, 2, 4)).eval()
     wanted = Writer(model).write([[7, 8, 9]], tokens=12, stop=())[0][0].ids
     torch.set_default_dtype(dtype)
     try:
@@ -257,8 +257,8 @@ def test_under_autocast_it_writes_as_without():
     from regard.models import gpt, transformer
 
     torch.manual_seed(0)
-    text = gpt.GPT(gpt.Config(67, 44, 2, 4)).eval()
-    pair = transformer.Transformer(transformer.Config(67, 44, 29, 2, 2, 4)).eval()
+    text = gpt.GPT(gpt.GPTConfig(67, 44, 2, 4)).eval()
+    pair = transformer.Transformer(transformer.TransformerConfig(67, 44, 29, 2, 2, 4)).eval()
 
     def said() -> tuple[list[int], list[int]]:
         written = Writer(text).write([[7, 8, 9]], tokens=12, stop=())[0][0].ids

@@ -4,13 +4,13 @@ import re
 
 import pytest
 
-from regard.layers import MultiHead
+from regard.layers import MultiHeadAttention
 from regard.theory.claim_pages import page as topic_page
-from regard.theory.claims import constructions
+from regard.theory.claims import hand_set_attention
 from regard.theory.cost.cost_card import card
 from regard.theory.cost.cost_page import page as cost_page
 from regard.theory.sliders_page import page as sliders
-from regard.theory.verify import verify
+from regard.theory.verify_claims import verify
 
 pytestmark = pytest.mark.browser
 
@@ -31,17 +31,17 @@ def test_sliders_say_what_the_constructions_say(open_page):
     opened = open_page(sliders())
     move(opened, "margin", 4)
     move(opened, "keys", 20)
-    assert f"{100 * constructions.weight_of_margin(4.0, 20):.1f} %" in said(opened, "copying-said")
+    assert f"{100 * hand_set_attention.weight_of_margin(4.0, 20):.1f} %" in said(opened, "copying-said")
     variances = {}
-    for heads, make in ((1, constructions.one_head), (2, constructions.two_heads)):
+    for heads, make in ((1, hand_set_attention.one_head), (2, hand_set_attention.two_heads)):
         move(opened, "count", heads)
         found = float(re.search(r"variance is (\d+\.\d+)", said(opened, "heads-said"))[1])
         variances[heads] = found
         assert found == pytest.approx(make(10.0).variance, rel=0.1)  # other draws, as many
     assert variances[2] < variances[1] / 3
     off = float(re.search(r"In (\d+\.?\d*) %", said(opened, "heads-said"))[1])
-    assert off / 100 == pytest.approx(constructions.chance_of_failing(10.0), abs=0.015)
-    for identity, wanted in ((0, constructions.by_hand(4.0)), (1, constructions.by_hand(4.0, identity=True))):
+    assert off / 100 == pytest.approx(hand_set_attention.chance_of_failing(10.0), abs=0.015)
+    for identity, wanted in ((0, hand_set_attention.by_hand(4.0)), (1, hand_set_attention.by_hand(4.0, identity=True))):
         move(opened, "identity", identity)
         cells = [float(c) for c in opened.page.locator("#hand-rows td:not(:first-child)").all_text_contents()]
         assert cells == pytest.approx(wanted.outputs.flatten().tolist(), abs=1e-3)
@@ -52,7 +52,7 @@ def test_sliders_say_what_the_constructions_say(open_page):
 def test_pages_of_topics_and_costs_open_without_complaint(open_page):
     for html in (
         topic_page("constructions", list(verify(topic="constructions"))),
-        cost_page(card(MultiHead(32, 4), "dot", 20), 32),
+        cost_page(card(MultiHeadAttention(32, 4), "dot", 20), 32),
     ):
         opened = open_page(html)
         assert opened.page.locator("svg.curves").count() >= 2

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import pytest
 
 import regard
-from regard.data.synthetic.reviews import generate
+from regard.data.synthetic.reviews import generate_reviews
 
 pytest.importorskip("fastapi", reason='FastAPI is not installed: pip install "regard[serve]"')
 pytest.importorskip("uvicorn", reason='uvicorn is not installed: pip install "regard[serve]"')
@@ -40,8 +40,8 @@ class Server(NamedTuple):
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("served")
-    reviews = generate(60, 0)
-    quiet = {"progress": False, "say": lambda line: None, "steps": 3}
+    reviews = generate_reviews(60, 0)
+    quiet = {"progress": False, "steps": 3}
     small = {"settings": {"model": {"dim": 16, "layers": 1, "heads": 2}}}
     table = folder / "reviews.csv"
     with table.open("w", newline="") as file:

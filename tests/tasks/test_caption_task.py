@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from regard.errors import UserError
-from regard.models.rnn_captioner import Config
+from regard.models.rnn_captioner import RNNCaptionerConfig
 from regard.tasks.caption.metrics import scores
 from regard.tasks.caption.objective import GREY, Caption, measure, share_on
 from regard.tasks.image_augmentation import Augment
@@ -28,7 +28,7 @@ def task(**more) -> Caption:
 
 def model():
     torch.manual_seed(0)
-    return Config(channels=(8,), dim=8, hidden=8, dropout=0.0).build(20)
+    return RNNCaptionerConfig(channels=(8,), dim=8, hidden=8, dropout=0.0).build(20)
 
 
 # BLEU, by hand

@@ -9,17 +9,18 @@ import pytest
 from PIL import Image
 
 import regard
-from regard.data.synthetic.scene_files import write
+from regard.config.messages import collect_messages
+from regard.data.synthetic.scene_files import write_scenes
 from regard.errors import UserError
 
-QUIET = {"progress": False, "say": lambda line: None}
+QUIET = {"progress": False}
 SMALL = {"channels": [8, 12], "dim": 16, "hidden": 24, "dropout": 0.0}
 
 
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory):
     folder = tmp_path_factory.mktemp("scenes")
-    write(folder, 80, others=6, size=32)
+    write_scenes(folder, 80, eval_count=6, size=32)
     return folder
 
 
@@ -36,7 +37,7 @@ def run(scenes, tmp_path_factory):
 
 
 def test_a_captioner_says_something_and_shows_where(run, scenes):
-    found = run.caption(scenes / "unseen.zip", maps=True, say=lambda line: None)
+    found = run.caption(scenes / "unseen.zip", maps=True)
     assert len(found) == 6
     for one in found:
         assert one.words == one.text.split()
@@ -49,12 +50,12 @@ def test_a_captioner_says_something_and_shows_where(run, scenes):
 
 def test_evaluation_has_bleu_exactness_and_pointing(run, scenes):
     measured = run.evaluate(
-        scenes / "unseen.zip", scenes / "unseen.captions.tsv", boxes=scenes / "unseen.boxes.tsv", beam=2, **_silent()
+        scenes / "unseen.zip", scenes / "unseen.captions.tsv", boxes=scenes / "unseen.boxes.tsv", beam=2
     )
     assert measured["rows"] == 6
     assert 0 < measured["pointing"] < 1
     assert measured["bleu1"] >= measured["bleu4"]
-    again = run.evaluate(scenes / "unseen.zip", scenes / "unseen.captions.tsv", consensus=5, **_silent())
+    again = run.evaluate(scenes / "unseen.zip", scenes / "unseen.captions.tsv", consensus=5)
     assert again["consensus"] == 5
     with pytest.raises(UserError, match="pictures and their captions"):
         run.evaluate(scenes / "unseen.zip")
@@ -63,7 +64,7 @@ def test_evaluation_has_bleu_exactness_and_pointing(run, scenes):
 def test_a_captioner_comes_back_as_it_was_saved(run, scenes, tmp_path):
     run.save_pretrained(tmp_path / "copy")
     again = regard.load(tmp_path / "copy")
-    first, second = (r.caption(scenes / "unseen.zip", say=lambda line: None) for r in (run, again))
+    first, second = (r.caption(scenes / "unseen.zip") for r in (run, again))
     assert [one.text for one in first] == [one.text for one in second]
 
 
@@ -80,20 +81,20 @@ def test_the_transformer_and_the_doubly_stochastic_term_are_trained(scenes, tmp_
     model = {"name": "transformer", "channels": [8, 12], "dim": 16, "hidden": 24, "heads": 2}
     settings = {"model": model, "doubly": 0.5, "smoothing": 0.1}
     run = trained(scenes, tmp_path / "run", steps=2, settings=settings)
-    assert run.caption(scenes / "unseen.zip", beam=2, say=lambda line: None)[0].text is not None
+    assert run.caption(scenes / "unseen.zip", beam=2)[0].text is not None
     assert "doubly" in (tmp_path / "run/metrics.jsonl").read_text()
 
 
 def test_a_blanked_captioner_says_the_same_of_all(run, scenes, tmp_path):
     blank = trained(scenes, tmp_path / "run", steps=2, settings={"data": {"blank": True}})
-    assert len({one.text for one in blank.caption(scenes / "unseen.zip", say=lambda line: None)}) == 1
+    assert len({one.text for one in blank.caption(scenes / "unseen.zip")}) == 1
     files = [scenes / "unseen.zip", scenes / "unseen.captions.tsv"]
-    found = run.evaluate(*files, blank=blank.folder, beam=1, say=lambda line: None)
-    alone = blank.evaluate(*files, beam=1, say=lambda line: None)
+    found = run.evaluate(*files, blank=blank.folder, beam=1)
+    alone = blank.evaluate(*files, beam=1)
     assert found["blank_bleu1"] == pytest.approx(alone["bleu1"])
     assert 0 < found["commonest_bleu1"] <= 100
     with pytest.raises(UserError, match="grey pictures"):
-        run.evaluate(*files, blank=run.folder, say=lambda line: None)
+        run.evaluate(*files, blank=run.folder)
 
 
 @pytest.mark.parametrize(
@@ -104,28 +105,26 @@ def test_boxes_that_cannot_be_meant(run, scenes, tmp_path, row, said):
     name = run.pictures(scenes / "unseen.zip", lambda line: None).names[0]
     (tmp_path / "boxes.tsv").write_text(row.format(name))
     with pytest.raises(UserError, match=said):
-        run.evaluate(
-            scenes / "unseen.zip", scenes / "unseen.captions.tsv", boxes=tmp_path / "boxes.tsv", say=lambda line: None
-        )
+        run.evaluate(scenes / "unseen.zip", scenes / "unseen.captions.tsv", boxes=tmp_path / "boxes.tsv")
 
 
 def test_one_broken_picture_of_several_is_left_out(run, scenes, tmp_path):
     (tmp_path / "broken.jpg").write_bytes(b"no picture")
-    said: list[str] = []
-    found = run.caption([tmp_path / "broken.jpg", scenes / "unseen.zip"], say=said.append)
+    with collect_messages() as messages:
+        found = run.caption([tmp_path / "broken.jpg", scenes / "unseen.zip"])
     assert len(found) == 6
-    assert "left out" in " ".join(said)
+    assert "left out" in " ".join(messages)
     with pytest.raises(UserError, match="no picture was given"):
         run.caption([])
 
 
 def test_a_captioners_encoder_takes_any_mechanism(scenes, tmp_path):
-    for name, more in (("rnn", {"positions": "relative-2d"}), ("transformer", {"sight_positions": "relative-2d"})):
-        model = {**SMALL, "name": name, "layers": 1, "sight": "local-2d:window=1", **more}
+    for name, more in (("rnn", {"positions": "relative-2d"}), ("transformer", {"image_positions": "relative-2d"})):
+        model = {**SMALL, "name": name, "layers": 1, "image_mechanism": "local-2d:window=1", **more}
         model |= {"heads": 4} if name == "transformer" else {}
         run = trained(scenes, tmp_path / name, steps=1, settings={"model": model})
-        assert type(run.net.sight.layers[0].attention.mechanism).__name__ == "Local2dMechanism"
-        assert run.net.sight.positions.name == "relative-2d"
+        assert type(run.net.image_encoder.layers[0].attention.mechanism).__name__ == "Local2dMechanism"
+        assert run.net.image_encoder.positions.name == "relative-2d"
 
 
 def test_bad_pictures_are_told_and_left_out(scenes, tmp_path):
@@ -137,12 +136,12 @@ def test_bad_pictures_are_told_and_left_out(scenes, tmp_path):
     (tmp_path / "p" / "broken.png").write_bytes(b"nothing")
     table = "".join(f"{name}.png\tred all over\n" for name in ("a", "b", "c", "broken", "gone")) + "a.png\t\n"
     (tmp_path / "c.tsv").write_text(table)
-    said: list[str] = []
     settings = {"model": SMALL, "data": {"size": 32}}
     files = [tmp_path / "p", tmp_path / "c.tsv"]
-    how = {"steps": 1, "settings": settings, "out": tmp_path / "run", "progress": False, "say": said.append}
-    run = regard.train("caption", files, **how)
-    text = "\n".join(said)
+    how = {"steps": 1, "settings": settings, "out": tmp_path / "run", "progress": False}
+    with collect_messages() as messages:
+        run = regard.train("caption", files, **how)
+    text = "\n".join(messages)
     for part in (
         "broken and left out: broken.png",
         "no picture and are left out: gone.png",
@@ -205,13 +204,9 @@ def test_pictures_are_told_apart_and_runs_come_back(sorted_pictures, tmp_path, m
     again = regard.load(tmp_path / "run")
     one = sorted_pictures / "blots" / "3.png"
     assert again.predict(one).probabilities == run.predict(one).probabilities
-    measured = again.evaluate(sorted_pictures, say=lambda line: None)
+    measured = again.evaluate(sorted_pictures)
     assert measured["rows"] == 48
     assert measured["most_frequent"] == 0.5
     assert set(measured["classes"]) == {"stripes", "blots"}
     with pytest.raises(UserError, match="holds 48 pictures"):
         again.predict(sorted_pictures)
-
-
-def _silent() -> dict:
-    return {"say": lambda line: None}

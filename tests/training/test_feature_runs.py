@@ -14,11 +14,11 @@ from safetensors.torch import save_file
 from torch import nn
 
 import regard
-from regard.data.synthetic.scene_files import write
+from regard.data.synthetic.scene_files import write_scenes
 from regard.errors import UserError
 from regard.models.timm_backbone import Backbone, seen
 
-QUIET = {"progress": False, "say": lambda line: None}
+QUIET = {"progress": False}
 MODEL = {"dim": 16, "hidden": 24, "dropout": 0.0}
 
 
@@ -26,12 +26,12 @@ MODEL = {"dim": 16, "hidden": 24, "dropout": 0.0}
 def scenes(tmp_path_factory):
     """Pictures, and features of them: how red, green and blue each of 4 x 4 places is."""
     folder = tmp_path_factory.mktemp("scenes")
-    write(folder, 60, others=6, size=32)
+    write_scenes(folder, 60, eval_count=6, size=32)
     from regard.data import image_files
 
     for part in ("train", "unseen"):
-        source = image_files.files(folder / f"{part}.zip")
-        found = image_files.read(source, source.names, 32)
+        source = image_files.open_images(folder / f"{part}.zip")
+        found = image_files.read_images(source, source.names, 32)
         means = found.array.reshape(-1, 4, 8, 4, 8, 3).mean((2, 4)) / 64
         np.savez(folder / f"{part}.npz", **dict(zip(found.names, means.astype(np.float32), strict=True)))
         (folder / "classes").mkdir(exist_ok=True)
@@ -53,12 +53,12 @@ def run(scenes, tmp_path_factory):
 
 def test_a_captioner_learns_from_features_and_comes_back(run, scenes):
     assert run.config["features"] == {"rows": 4, "columns": 4, "width": 3, "backbone": None}
-    found = run.caption(scenes / "unseen.npz", maps=True, say=lambda line: None)
+    found = run.caption(scenes / "unseen.npz", maps=True)
     assert len(found) == 6
     assert all(one.maps.shape[1:] == (4, 4) for one in found)
-    again = regard.load(run.folder).caption(scenes / "unseen.npz", say=lambda line: None)
+    again = regard.load(run.folder).caption(scenes / "unseen.npz")
     assert [one.text for one in again] == [one.text for one in found]
-    measured = run.evaluate(scenes / "unseen.npz", scenes / "unseen.captions.tsv", say=lambda line: None)
+    measured = run.evaluate(scenes / "unseen.npz", scenes / "unseen.captions.tsv")
     assert measured["rows"] == 6
     assert "4 x 4 x 3" in (run.folder / "README.md").read_text()
 
@@ -74,13 +74,13 @@ def test_features_can_be_looked_at_without_their_picture(run, scenes, tmp_path):
 
 def test_pictures_and_features_are_not_taken_for_each_other(run, scenes, tmp_path):
     with pytest.raises(UserError, match="reads features of 4 x 4 x 3"):
-        run.caption(scenes / "unseen.zip", say=lambda line: None)
+        run.caption(scenes / "unseen.zip")
     np.savez(tmp_path / "other.npz", a=np.zeros((4, 4, 5)))
     with pytest.raises(UserError, match="4 x 4 x 5"):
-        run.caption(tmp_path / "other.npz", say=lambda line: None)
+        run.caption(tmp_path / "other.npz")
     plain = captioned(scenes, tmp_path / "plain", "train.zip")
     with pytest.raises(UserError, match="reads pictures"):
-        plain.caption(scenes / "unseen.npz", say=lambda line: None)
+        plain.caption(scenes / "unseen.npz")
     settings, files = {"augment": {"flip": True}}, [scenes / "train.npz", scenes / "train.captions.tsv"]
     with pytest.raises(UserError, match="augment changes pictures"):
         regard.train("caption", files, steps=1, settings=settings, out=tmp_path / "x", **QUIET)
@@ -90,7 +90,7 @@ def test_classes_are_learnt_from_features(scenes, tmp_path):
     settings = {"model": {"dim": 16, "heads": 2}, "data": {"batch": 16}}
     run = regard.train("images", scenes / "classes.npz", steps=3, settings=settings, out=tmp_path / "run", **QUIET)
     assert run.labels == ["even", "odd"]
-    assert run.evaluate(scenes / "classes.npz", say=lambda line: None)["rows"] == 60
+    assert run.evaluate(scenes / "classes.npz")["rows"] == 60
 
 
 # A backbone
@@ -149,17 +149,17 @@ def test_a_captioner_reads_pictures_by_a_backbone(timm, scenes, tmp_path):
     assert run.config["features"]["width"] == 6
     assert json.loads((tmp_path / "run" / "config.json").read_text())["settings"]["data"]["backbone"] == "first"
     again = regard.load(tmp_path / "run")
-    assert again.caption(scenes / "unseen.zip", say=lambda line: None)[0].text is not None
+    assert again.caption(scenes / "unseen.zip")[0].text is not None
     one = tmp_path / "one.png"
     from regard.data import image_files
 
-    source = image_files.files(scenes / "unseen.zip")
+    source = image_files.open_images(scenes / "unseen.zip")
     one.write_bytes(source.open(source.names[0]))
     assert again.look(one, faithful=False).data["axes"]["grid"]["picture"].startswith("data:image/jpeg")
     torch.manual_seed(2)
     save_file(Small("first").state_dict(), weights)
     with pytest.raises(UserError, match="not those that this run was trained with"):
-        again.caption(scenes / "unseen.zip", say=lambda line: None)
+        again.caption(scenes / "unseen.zip")
     with pytest.raises(UserError, match="features of them were given"):
         captioned(scenes, tmp_path / "no", "train.npz", backbone="first", weights=weights)
 

@@ -16,7 +16,7 @@ from torch import nn
 
 from regard.data import counter_rng, tokenizer
 from regard.data.corpus import Corpus
-from regard.data.tokenizer import BOS, EOS, MASK, PAD, SEP, SPECIAL, UNK
+from regard.data.tokenizer import BOS, EOS, MASK, PAD, SEP, SPECIAL_TOKENS, UNK
 from regard.data.vocabulary import Vocabulary
 from regard.errors import UserError
 from regard.tasks.language.objective import OBJECTIVES, Language
@@ -56,7 +56,7 @@ def test_chances_are_even():
     assert abs(counts - 10_000).max() < 5 * 100  # five deviations
     assert abs(np.corrcoef(numbers[:, :-1].ravel(), numbers[:, 1:].ravel())[0, 1]) < 0.005
     assert abs(np.corrcoef(numbers[:-1].ravel(), numbers[1:].ravel())[0, 1]) < 0.005
-    assert set(counter_rng.below(7, numbers).ravel().tolist()) == set(range(7))
+    assert set(counter_rng.scale_to_int(7, numbers).ravel().tolist()) == set(range(7))
 
 
 # Vocabulary ---------------------------------------------------------------------------------------------------------
@@ -66,27 +66,27 @@ def test_chances_are_even():
 def test_lengths_of_the_text_from_the_ids(kind):
     text = "Ein Satz in Straßburg,  \n\n zwei  Zeilen\nund  Ende 日本"
     kinds = {"bpe": 300, "chars": 500}
-    made = tokenizer.train([TEXT * 9 + text], kind, kinds[kind])
+    made = tokenizer.train_tokenizer([TEXT * 9 + text], kind, kinds[kind])
     vocabulary = Vocabulary(made)
-    corpus = Corpus.of(text, made)
-    assert vocabulary.text(corpus) == (len(text), len(text.encode()), len(text.split()) + text.count("\n"))
-    cut = corpus.tokens // 2
-    both = [vocabulary.text(part) for part in corpus.split(cut)]
+    corpus = Corpus.from_texts(text, made)
+    assert vocabulary.measure_text(corpus) == (len(text), len(text.encode()), len(text.split()) + text.count("\n"))
+    cut = corpus.num_tokens // 2
+    both = [vocabulary.measure_text(part) for part in corpus.split(cut)]
     assert [sum(column) for column in zip(*both, strict=True)][:2] == [len(text), len(text.encode())]
 
 
 def test_word_perplexity_of_parts_of_words_counts_what_spaces_count():
     text = TEXT * 3
-    bpe, spaces = tokenizer.train([text], "bpe", 300), tokenizer.train([text], "spaces", 300)
-    assert Vocabulary(bpe).text(Corpus.of(text, bpe))[2] == Corpus.of(text, spaces).tokens
+    bpe, spaces = tokenizer.train_tokenizer([text], "bpe", 300), tokenizer.train_tokenizer([text], "spaces", 300)
+    assert Vocabulary(bpe).measure_text(Corpus.from_texts(text, bpe))[2] == Corpus.from_texts(text, spaces).num_tokens
 
 
 @pytest.mark.parametrize("kind", ["bpe", "chars"])
 def test_where_words_begin(kind):
-    made = tokenizer.train([TEXT * 9], kind, 300)
+    made = tokenizer.train_tokenizer([TEXT * 9], kind, 300)
     text = "The cat's unfriendly life,  24 days."
     encoding = made.encode(text)
-    begins = Vocabulary(made).begins(np.array([encoding.ids]))[0]
+    begins = Vocabulary(made).find_word_starts(np.array([encoding.ids]))[0]
     starts = {a for (a, _), first in zip(encoding.offsets, begins, strict=True) if first}
     inside = [text.index("nfriendly"), text.index("ife"), text.index("4 days")]
     assert not starts & set(inside)
@@ -95,14 +95,14 @@ def test_where_words_begin(kind):
 
 @pytest.mark.parametrize("kind", tokenizer.KINDS)
 def test_where_sentences_end(kind):
-    made = tokenizer.train(["The cat sat . It was fine ! So long , and thanks\n" * 9], kind, 300)
+    made = tokenizer.train_tokenizer(["The cat sat . It was fine ! So long , and thanks\n" * 9], kind, 300)
     vocabulary = Vocabulary(made)
     ids = np.array(made.encode("The cat sat . It was fine ! So long").ids)
     ends = [made.token(int(i)).strip("Ġ ") for i in ids[vocabulary.ends_sentence[ids]]]
     assert ends == [".", "!"]
     assert vocabulary.ends_sentence[EOS]
-    assert not vocabulary.word[[PAD, BOS, EOS, MASK, SEP]].any()
-    assert vocabulary.word[UNK]
+    assert not vocabulary.is_word[[PAD, BOS, EOS, MASK, SEP]].any()
+    assert vocabulary.is_word[UNK]
 
 
 # Masked -------------------------------------------------------------------------------------------------------------
@@ -116,14 +116,14 @@ def test_the_rate_is_kept_in_every_row(seed, epoch, n, rows, rate):
     ids = np.random.default_rng(seed).integers(0, 50, (rows, n))
     vocabulary = plain()
     chosen = masked.choose(ids, vocabulary, masked.Config(rate=rate), seed, epoch, np.arange(rows))
-    real = vocabulary.word[ids].sum(1)
+    real = vocabulary.is_word[ids].sum(1)
     wanted = np.where(real, np.maximum(np.rint(rate * real), 1), 0)
     np.testing.assert_array_equal(chosen.sum(1), wanted)
-    assert not chosen[~vocabulary.word[ids]].any()
+    assert not chosen[~vocabulary.is_word[ids]].any()
 
 
 def test_eight_in_ten_hidden_one_swapped_one_kept():
-    ids = np.random.default_rng(0).integers(len(SPECIAL), 1000, (400, 200))
+    ids = np.random.default_rng(0).integers(len(SPECIAL_TOKENS), 1000, (400, 200))
     chosen = np.ones_like(ids, bool)
     chosen[:, ::2] = False
     changed = masked.change(ids, chosen, 1000, 1, 2, np.arange(400))
@@ -131,7 +131,7 @@ def test_eight_in_ten_hidden_one_swapped_one_kept():
     after, before = changed[chosen], ids[chosen]
     share = [(after == MASK).mean(), ((after != MASK) & (after != before)).mean(), (after == before).mean()]
     np.testing.assert_allclose(share, [0.8, 0.1, 0.1], atol=0.01)
-    assert after[after != MASK].min() >= len(SPECIAL)
+    assert after[after != MASK].min() >= len(SPECIAL_TOKENS)
     assert after.max() < 1000
 
 
@@ -139,13 +139,13 @@ def test_eight_in_ten_hidden_one_swapped_one_kept():
 @given(st.integers(0, 2**31), st.integers(1, 8), st.floats(0.05, 0.5))
 def test_whole_words_go_together(seed, rows, rate):
     """Of characters: every run of letters is hidden as one, and the rate is kept to half a word."""
-    made = tokenizer.train(["abc .xyz"], "chars", 300)
+    made = tokenizer.train_tokenizer(["abc .xyz"], "chars", 300)
     vocabulary = Vocabulary(made)
     random = np.random.default_rng(seed)
-    ids = random.integers(len(SPECIAL), made.size, (rows, 80))
+    ids = random.integers(len(SPECIAL_TOKENS), made.size, (rows, 80))
     config = masked.Config(rate=rate, whole_words=True)
     chosen = masked.choose(ids, vocabulary, config, seed, 3, np.arange(rows))
-    begins = vocabulary.begins(ids)
+    begins = vocabulary.find_word_starts(ids)
     number = np.cumsum(begins, 1)
     longest = 0
     for row in range(rows):
@@ -165,7 +165,7 @@ def objective(name: str, vocabulary: Vocabulary, block: int = 16, **options):
 
 def test_validation_hides_the_same_words_each_time_and_nothing_else():
     made = objective("masked", plain(), 40)
-    corpus = Corpus.of_ids([np.random.default_rng(0).integers(6, 50, 900).tolist()])
+    corpus = Corpus.from_ids([np.random.default_rng(0).integers(6, 50, 900).tolist()])
     seen = []
 
     class Model(nn.Module):
@@ -193,7 +193,7 @@ def test_validation_hides_the_same_words_each_time_and_nothing_else():
 
 def numbered(tokens: int = 2000, document: int = 250) -> Corpus:
     """Tokens that say where they stand; a "sentence" ends with every seventh."""
-    return Corpus.of_ids([list(range(10 + s, 10 + s + document - 1)) for s in range(0, tokens, document)])
+    return Corpus.from_ids([list(range(10 + s, 10 + s + document - 1)) for s in range(0, tokens, document)])
 
 
 class Sevens:
@@ -208,8 +208,8 @@ def test_a_pair_is_two_stretches_of_the_text(seed, block, epoch):
     corpus = numbered()
     n = next_sentence.length(block)
     items = np.arange(12)
-    starts = np.random.default_rng(seed).integers(0, corpus.tokens - n, 12)
-    made = next_sentence.pairs(corpus, corpus.bounds(), starts, items, block, Sevens(), seed, epoch)  # type: ignore[arg-type]
+    starts = np.random.default_rng(seed).integers(0, corpus.num_tokens - n, 12)
+    made = next_sentence.pairs(corpus, corpus.document_starts(), starts, items, block, Sevens(), seed, epoch)  # type: ignore[arg-type]
     assert made.ids.shape == made.segments.shape == (12, block)
     for row, start in enumerate(starts):
         ids, segments = made.ids[row], made.segments[row]
@@ -230,21 +230,21 @@ def test_a_pair_is_two_stretches_of_the_text(seed, block, epoch):
 
 def test_half_of_the_pairs_follow_and_are_cut_at_sentences():
     corpus = numbered(20_000, 100)
-    starts = np.random.default_rng(0).integers(0, corpus.tokens - 60, 2000)
-    made = next_sentence.pairs(corpus, corpus.bounds(), starts, np.arange(2000), 60, Sevens(), 1, 2)  # type: ignore[arg-type]
+    starts = np.random.default_rng(0).integers(0, corpus.num_tokens - 60, 2000)
+    made = next_sentence.pairs(corpus, corpus.document_starts(), starts, np.arange(2000), 60, Sevens(), 1, 2)  # type: ignore[arg-type]
     assert made.follows.mean() == pytest.approx(0.5, abs=0.04)
     cut = (made.segments == 0).sum(1) - 2
     last, first = made.ids[np.arange(2000), cut], made.ids[np.arange(2000), cut + 2]
     assert Sevens.ends_sentence[last].mean() > 0.99
     assert Sevens.ends_sentence[first[made.follows == 0] - 1].mean() > 0.9  # or a document begins
-    border = np.isin(starts + cut, corpus.bounds())
+    border = np.isin(starts + cut, corpus.document_starts())
     assert not border.any()  # no pair reaches over the end of a document
 
 
 def test_pairs_want_an_elsewhere():
     corpus = numbered(200)
     with pytest.raises(UserError, match="8 blocks"):
-        next_sentence.pairs(corpus, corpus.bounds(), np.array([0]), np.array([0]), 40, Sevens(), 0, 0)  # type: ignore[arg-type]
+        next_sentence.pairs(corpus, corpus.document_starts(), np.array([0]), np.array([0]), 40, Sevens(), 0, 0)  # type: ignore[arg-type]
 
 
 # Spans --------------------------------------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ def test_spans_stand_everywhere_and_are_a_quarter_long():
 
 
 def test_the_loss_is_on_the_span_or_on_all():
-    corpus = Corpus.of_ids([list(range(10, 400))])
+    corpus = Corpus.from_ids([list(range(10, 400))])
     starts, items = np.array([0, 50]), np.array([0, 1])
     some = objective("span", plain(500)).batch(corpus, starts, items, 0)
     every = objective("span", plain(500), loss="all").batch(corpus, starts, items, 0)
@@ -307,7 +307,7 @@ def test_a_sliding_window_scores_each_token_once_with_what_it_promises(tokens, b
 @few
 @given(st.integers(20, 3000), st.integers(4, 19), st.integers(0, 20), st.sampled_from(list(OBJECTIVES)))
 def test_windows_of_an_epoch_lie_in_the_text_and_do_not_overlap(tokens, block, epoch, name):
-    corpus = Corpus.of_ids([list(range(10, 10 + tokens - 1))])
+    corpus = Corpus.from_ids([list(range(10, 10 + tokens - 1))])
     made = objective(name, plain(5000), block)
     task = Language(corpus, corpus, made, block=block, batch_tokens=3 * block, seed=3)
     plan = task.plan(epoch)
@@ -324,7 +324,7 @@ def test_windows_of_an_epoch_lie_in_the_text_and_do_not_overlap(tokens, block, e
 
 
 def test_windows_are_cut_anew_each_epoch():
-    corpus = Corpus.of_ids([list(range(10, 2000))])
+    corpus = Corpus.from_ids([list(range(10, 2000))])
     task = Language(corpus, corpus, objective("causal", plain(5000)), block=16, batch_tokens=64, seed=3)
     assert len({task.offset(epoch) for epoch in range(30)}) > 5
 
@@ -336,7 +336,7 @@ def test_windows_are_cut_anew_each_epoch():
 )  # fmt: skip
 def test_a_batch_hangs_on_its_items_alone(name, options):
     """Cut in two, as by two processes, it is the same."""
-    corpus = Corpus.of_ids([np.random.default_rng(0).integers(6, 50, 3000).tolist()])
+    corpus = Corpus.from_ids([np.random.default_rng(0).integers(6, 50, 3000).tolist()])
     task = Language(corpus, corpus, objective(name, plain(), **options), block=16, batch_tokens=160, seed=3)
     items = task.plan(2)[1]
     whole, again = task.batch(items, 2), task.batch(items, 2)
@@ -356,7 +356,7 @@ def test_a_batch_hangs_on_its_items_alone(name, options):
 
 
 def test_a_text_shorter_than_a_window_is_told():
-    corpus = Corpus.of_ids([[7] * 10])
+    corpus = Corpus.from_ids([[7] * 10])
     with pytest.raises(UserError, match=r"training part has 11 tokens.*--block"):
         Language(corpus, corpus, objective("causal", plain()), block=16, batch_tokens=64, seed=3)
 
@@ -384,16 +384,16 @@ class Bigram(nn.Module):
 
 @pytest.mark.parametrize("stride", [1, 5, 16])
 def test_bits_and_perplexity_are_exact(stride):
-    made = tokenizer.train([TEXT], "chars", 300)
-    vocabulary, corpus = Vocabulary(made), Corpus.of(TEXT, made)
+    made = tokenizer.train_tokenizer([TEXT], "chars", 300)
+    vocabulary, corpus = Vocabulary(made), Corpus.from_texts(TEXT, made)
     model = Bigram(made.size)
     shape = {"block": 16, "stride": stride, "rows": 3, "seed": 0}
     found = OBJECTIVES["causal"].OBJECTIVE(OBJECTIVES["causal"].Config(), vocabulary, **shape).evaluate(model, corpus)
-    ids = [EOS, *corpus.read([0], corpus.tokens)[0].tolist()]
+    ids = [EOS, *corpus.read([0], corpus.num_tokens)[0].tolist()]
     chances = torch.log_softmax(model.table.double(), -1)
     nats = -sum(chances[a, b].item() for a, b in pairwise(ids))
-    assert found["loss"] == pytest.approx(nats / corpus.tokens, rel=1e-5)
-    assert found["perplexity"] == pytest.approx(math.exp(nats / corpus.tokens), rel=1e-4)
+    assert found["loss"] == pytest.approx(nats / corpus.num_tokens, rel=1e-5)
+    assert found["perplexity"] == pytest.approx(math.exp(nats / corpus.num_tokens), rel=1e-4)
     assert found["bits_per_character"] == pytest.approx(nats / math.log(2) / len(TEXT), rel=1e-5)
     assert found["bits_per_byte"] == pytest.approx(nats / math.log(2) / len(TEXT.encode()), rel=1e-5)
     lines = len(TEXT.split()) + TEXT.count("\n")

@@ -19,6 +19,7 @@ import pytest
 import torch
 
 import regard
+from regard.config.messages import collect_messages
 from regard.errors import UserError
 from regard.tasks import warm_start
 from regard.tasks.build_settings import resolve
@@ -27,7 +28,7 @@ from regard.training.checkpoint import read_tensors
 from regard.training.interrupts import Interrupted
 
 PERIOD = "abcdefg. "
-QUIET = {"progress": False, "say": lambda line: None}
+QUIET = {"progress": False}
 
 
 @pytest.fixture(autouse=True)
@@ -95,12 +96,12 @@ def test_every_objective_is_learnt(text, tmp_path, objective, model, steps, corr
         assert run.metrics["accuracy"] > 0.93
     again = regard.load(run.folder)
     assert again.objective == objective
-    measured = again.evaluate(text, say=lambda line: None)
+    measured = again.evaluate(text)
     assert measured["loss"] < 0.25
     assert measured.get("stride") == (24 if objective in ("causal", "blank") else None)
     assert again.perplexity(PERIOD * 30) < 1.5
     with pytest.raises(UserError, match="stride"):
-        again.evaluate(text, stride=99, say=lambda line: None)
+        again.evaluate(text, stride=99)
 
 
 def test_which_sentence_follows_is_learnt(tmp_path):
@@ -125,7 +126,7 @@ def test_which_sentence_follows_is_learnt(tmp_path):
         ("masked", "bert", {"corruption": {"whole_words": True, "next_sentence": True}, "sizes": {"dropout": 0.2}}),
         ("blank", "birnn", {"sizes": {"dropout": 0.2}}),
         ("blank", "birnn", {"corruption": {"sampled": 12}}),
-        ("blank", "birnn", {"corruption": {"sampled": 12}, "sizes": {"spelling": 40}}),
+        ("blank", "birnn", {"corruption": {"sampled": 12}, "sizes": {"subword_buckets": 40}}),
         ("span", "cnn", {}),
     ],
 )
@@ -304,10 +305,10 @@ def recipe(reviews, tmp_path, monkeypatch) -> Path:
 
 
 def test_what_a_recipe_makes_is_trained_first_and_once(recipe, reviews, tmp_path):
-    said: list[str] = []
-    given = {"origin": "words.json", "model": "han", "steps": 2, "progress": False, "say": said.append}
-    made = regard.train("classify", reviews, out=tmp_path / "first", **given)
-    assert said[0] == f"{Path('runs/words')} comes first, as words.json says"
+    given = {"origin": "words.json", "model": "han", "steps": 2, "progress": False}
+    with collect_messages() as messages:
+        made = regard.train("classify", reviews, out=tmp_path / "first", **given)
+    assert messages[0] == f"{Path('runs/words')} comes first, as words.json says"
     assert made.config["settings"]["origin"] == str(tmp_path / "runs" / "words")
     assert made.tokenizer.core.to_str() == regard.load("runs/words").tokenizer.core.to_str()
     assert made.config["origin"]["loaded"]
@@ -364,17 +365,17 @@ def test_a_large_text_has_a_small_validation_part(text, tmp_path):
 
 
 def test_a_classifier_starts_from_a_language_model(text, reviews, tmp_path):
-    said = []
     run = train(text, tmp_path / "before", "masked", "bert", steps=3, sizes={"positions": "learned:length=30"})
-    given = {"steps": 2, "out": tmp_path / "after", "progress": False, "say": said.append}
-    made = regard.train("classify", reviews, origin=run.folder, **given)
+    given = {"steps": 2, "out": tmp_path / "after", "progress": False}
+    with collect_messages() as messages:
+        made = regard.train("classify", reviews, origin=run.folder, **given)
     assert made.settings.model.dim == 32
     assert made.settings.data.max_tokens == 30
     assert made.tokenizer.core.to_str() == run.tokenizer.core.to_str()
-    told = "\n".join(said)
-    assert "tensors loaded" in told
-    assert "not used: " in told
-    assert "new: pool" in told
+    text = "\n".join(messages)
+    assert "tensors loaded" in text
+    assert "not used: " in text
+    assert "new: pool" in text
     assert made.config["origin"]["loaded"]
     assert regard.load(tmp_path / "after").predict("ab a ab").label in ("ab", "cd")
 
@@ -407,8 +408,8 @@ def test_going_on_with_the_same_model_starts_where_it_was(text, tmp_path):
     assert all(torch.equal(net.state_dict()[name], tensor) for name, tensor in kept.items())
     wider = dataclasses.replace(settings, model=dataclasses.replace(settings.model, hidden=99))
     account = warm_start.transfer(wider.model.build(run.config["vocab"]), wider)
-    assert "layers.0.feed.up.weight" in account.new
-    assert "layers.0.feed.up.weight" in account.skipped
+    assert "layers.0.ffn.up.weight" in account.new
+    assert "layers.0.ffn.up.weight" in account.skipped
 
 
 def test_what_cannot_be_started_from(text, reviews, tmp_path):
@@ -433,11 +434,12 @@ def test_what_cannot_be_started_from(text, reviews, tmp_path):
 def test_unknown_words_are_counted_and_said(text, tmp_path):
     run = train(text, tmp_path / "run", "causal", "cnn", steps=1)
     assert run.metrics["unknown"] == 0
-    said, other = [], tmp_path / "other.txt"
+    other = tmp_path / "other.txt"
     other.write_text(f"{PERIOD}\N{SNOWMAN}" * 30)
-    found = run.evaluate(other, say=said.append)
+    with collect_messages() as messages:
+        found = run.evaluate(other)
     assert found["unknown"] == pytest.approx(30 / found["tokens"])
-    assert any("not in the vocabulary" in line for line in said)
+    assert any("not in the vocabulary" in line for line in messages)
 
 
 def test_a_stride_is_for_windows_that_slide(text, tmp_path):
@@ -449,7 +451,7 @@ def test_a_stride_is_for_windows_that_slide(text, tmp_path):
     run = train(text, tmp_path / "run", "span", "cnn", steps=1)
     assert "stride" not in about(run.config)
     with pytest.raises(UserError, match="a stride of 8 says nothing to the objective 'span'"):
-        run.evaluate(text, stride=8, say=lambda line: None)
+        run.evaluate(text, stride=8)
 
 
 # What cannot be meant -----------------------------------------------------------------------------------------------

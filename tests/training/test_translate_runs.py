@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import regard
+from regard.config.messages import collect_messages
 from regard.data import parallel_text
 from regard.data.tokenizer import BOS, EOS
 from regard.errors import UserError
@@ -17,7 +18,7 @@ from regard.tasks.translate.objective import Translate, collate, said
 from regard.tasks.translate.run import encode
 
 WORDS = {"dog": "Hund", "cat": "Katze", "house": "Haus", "red": "rot", "old": "alt", "sees": "sieht", "a": "ein"}
-QUIET = {"progress": False, "say": lambda line: None}
+QUIET = {"progress": False}
 SMALL = {
     "model": {"dim": 32, "hidden": 48, "layers": 2, "heads": 2, "dropout": 0.0},
     "tokenizer": {"vocab": 300},
@@ -43,7 +44,7 @@ def learnt(tmp_path_factory):
     for name, settings, how in (
         ("transformer", SMALL, {}),
         ("rnn", RNN, {"model": "rnn"}),
-        ("fed", {**RNN, "model": {**RNN["model"], "feeding": True, "mechanism": "bilinear"}}, {"model": "rnn"}),
+        ("fed", {**RNN, "model": {**RNN["model"], "input_feeding": True, "mechanism": "bilinear"}}, {"model": "rnn"}),
     ):
         settings = {**settings, "data": {"batch_tokens": 256}, "smoothing": 0.0, "tokenizer": {"kind": "spaces"}}
         made[name] = regard.train("translate", files, epochs=12, settings=settings, out=folder / name, **how, **QUIET)
@@ -93,7 +94,7 @@ def test_attention_is_that_of_the_steps_along_the_chosen_beam(learnt, name):
                 memory, past = run.net.read(run.net.encode(torch.tensor(source))), None
                 for word in [BOS, *target[:-1]]:
                     _, past = run.net.step(torch.tensor([[word]]), past, memory)
-        steps = torch.cat([call.weights for call in seen.at(site)], 2)[0].numpy()
+        steps = torch.cat([call.weights for call in seen.calls_of(site)], 2)[0].numpy()
         np.testing.assert_allclose(steps, weights, atol=1e-5)
 
 
@@ -101,7 +102,7 @@ def test_evaluate_gives_both_cases_with_signatures(learnt, tmp_path):
     run = learnt["transformer"]
     (tmp_path / "a").write_text("a red dog sees a cat\n\nold cat\n")
     (tmp_path / "b").write_text("ein rot hund sieht ein Katze\n\nalt Katze\n")
-    found = run.evaluate(tmp_path / "a", tmp_path / "b", say=lambda line: None)
+    found = run.evaluate(tmp_path / "a", tmp_path / "b")
     assert found["rows"] == 3
     assert found["exact"] == pytest.approx(2 / 3)
     assert found["bleu_lc"] > found["bleu"]
@@ -118,19 +119,19 @@ def test_evaluate_gives_both_cases_with_signatures(learnt, tmp_path):
 def test_the_loss_is_over_pairs_that_are_whole(learnt, tmp_path):
     run, (a, b) = learnt["transformer"], (tmp_path / name for name in ("a", "b"))
     long = "dog " * 300
-    said = []
     a.write_text(f"old cat\n\n{long}\n")
     b.write_text(f"alt Katze\n\n{long}\n")
-    found = run.evaluate(a, b, beam=1, say=said.append)
+    with collect_messages() as messages:
+        found = run.evaluate(a, b, beam=1)
     assert (found["rows"], found["loss_rows"]) == (3, 1)
-    assert "1 of 3 pairs have a side of more than 256 tokens and are left out of the loss" in said
+    assert "1 of 3 pairs have a side of more than 256 tokens and are left out of the loss" in messages
     a.write_text("old cat\n")
     b.write_text("alt Katze\n")
-    alone = run.evaluate(a, b, beam=1, say=said.append)
+    alone = run.evaluate(a, b, beam=1)
     assert "loss_rows" not in alone
     assert found["loss"] == pytest.approx(alone["loss"])
     b.write_text(f"{long}\n")
-    found = run.evaluate(a, b, beam=1, say=said.append)
+    found = run.evaluate(a, b, beam=1)
     assert found["loss_rows"] == 0
     assert "bleu" in found
     assert "loss" not in found
@@ -141,16 +142,15 @@ def test_true_links_are_found_and_bad_ones_named(learnt, tmp_path):
     a.write_text("\n".join(TEXTS) + "\n")
     b.write_text("\n".join(SAID) + "\n")
     links.write_text("0-0 1-1 2-2\n0-0 1-1\n0-0\n")
-    quiet = {"say": lambda line: None}
-    assert run.evaluate(a, b, alignments=links, **quiet)["aligned"] == 1.0
+    assert run.evaluate(a, b, alignments=links)["aligned"] == 1.0
     links.write_text("0-1 1-1 2-0\n4-0\n\n")
-    assert run.evaluate(a, b, alignments=links, **quiet)["aligned"] == 0.25
+    assert run.evaluate(a, b, alignments=links)["aligned"] == 0.25
     links.write_text("0-0\n")
     with pytest.raises(UserError, match="1 lines of alignments for 3 pairs"):
-        run.evaluate(a, b, alignments=links, **quiet)
+        run.evaluate(a, b, alignments=links)
     links.write_text("0-0\n0:0\n\n")
     with pytest.raises(UserError, match="line 2"):
-        run.evaluate(a, b, alignments=links, **quiet)
+        run.evaluate(a, b, alignments=links)
 
 
 def test_scores_are_those_of_sacrebleu():
@@ -165,10 +165,10 @@ def test_scores_are_those_of_sacrebleu():
 
 
 def test_long_sources_are_cut_and_told(learnt):
-    said = []
     run = learnt["transformer"]
-    found = run.translate_all(["dog " * 5000, "old cat"], beam=2, limit=5, say=said.append)
-    assert said == ["1 of 2 sources have more than 256 tokens and are cut there"]
+    with collect_messages() as messages:
+        found = run.translate_all(["dog " * 5000, "old cat"], beam=2, limit=5)
+    assert messages == ["1 of 2 sources have more than 256 tokens and are cut there"]
     assert [one.cut for one in found] == [True, False]
     assert found[1].text == "alt Katze"
     assert run.translate("\u4f60\u597d \U0001f600").source == "\u4f60\u597d \U0001f600"  # unknown words are no trouble
@@ -194,7 +194,7 @@ def test_a_seed_gives_the_same_weights_and_pairs_of_one_source_stay_together(tmp
     assert (tmp_path / "a/model.safetensors").read_bytes() == (tmp_path / "b/model.safetensors").read_bytes()
     from regard.tasks.translate.task import _split
 
-    texts = parallel_text.Texts(["x", "y", "x", "z", "y"] * 3, list("abcde") * 3, [], "")
+    texts = parallel_text.ParallelTexts(["x", "y", "x", "z", "y"] * 3, list("abcde") * 3, [], "")
     train, valid = _split(texts, 0.3, 0)
     assert not set(train.sources) & set(valid.sources)
     assert len(train.sources) + len(valid.sources) == 15
@@ -219,9 +219,9 @@ def test_settings_that_cannot_be_meant(tmp_path, settings, message):
 def test_batches_shift_the_target_and_count_words():
     from regard.data import tokenizer
 
-    texts = parallel_text.Texts(["a b c", "a"], ["x y", "x y z"], [], "")
-    words = tokenizer.train([*texts.sources, *texts.targets], "spaces", 50)
-    batch = collate(parallel_text.encode(texts, words), np.array([0, 1]))
+    texts = parallel_text.ParallelTexts(["a b c", "a"], ["x y", "x y z"], [], "")
+    words = tokenizer.train_tokenizer([*texts.sources, *texts.targets], "spaces", 50)
+    batch = collate(parallel_text.encode_pairs(texts, words), np.array([0, 1]))
     assert batch.source.tolist()[1][1:] == [EOS, 0, 0]
     assert batch.target[:, 0].tolist() == [BOS, BOS]
     assert batch.counts == {"words": 7.0}
@@ -236,10 +236,10 @@ def test_the_loss_is_smoothed_by_hand_and_does_not_see_padding():
     torch.manual_seed(0)
     from regard.data import tokenizer
 
-    texts = parallel_text.Texts(["a b c", "a"], ["x y", "x y z"], [], "")
-    words = tokenizer.train([*texts.sources, *texts.targets], "spaces", 50)
-    both = parallel_text.encode(texts, words)
-    model = transformer.Config(dim=8, hidden=8, layers=1, heads=1).build(words.size).eval()
+    texts = parallel_text.ParallelTexts(["a b c", "a"], ["x y", "x y z"], [], "")
+    words = tokenizer.train_tokenizer([*texts.sources, *texts.targets], "spaces", 50)
+    both = parallel_text.encode_pairs(texts, words)
+    model = transformer.TransformerConfig(dim=8, hidden=8, layers=1, heads=1).build(words.vocab_size).eval()
     task = Translate(both, both, batch_tokens=64, seed=0, smoothing=0.1)
     batch = task.batch(np.array([0, 1]), 0)
     chances = said(model, batch).log_softmax(-1)
@@ -254,7 +254,7 @@ def test_the_loss_is_smoothed_by_hand_and_does_not_see_padding():
 def test_words_of_tokens_and_links():
     from regard.data import tokenizer
 
-    words = tokenizer.train([" der Hund der Katze"] * 3, "bpe", 290)
+    words = tokenizer.train_tokenizer([" der Hund der Katze"] * 3, "bpe", 290)
     ids = words.encode(" der Katzenhund der").ids
     [numbers] = word_numbers(["der Katzenhund der"], words)
     assert said_numbers([ids], words) == [numbers]
@@ -272,19 +272,19 @@ def test_words_of_tokens_and_links():
 def test_words_of_tokens_that_are_words_or_characters():
     from regard.data import tokenizer
 
-    dates = tokenizer.train(["Saturday, May 2, 1987"], "words", 50)
+    dates = tokenizer.train_tokenizer(["Saturday, May 2, 1987"], "words", 50)
     assert word_numbers(["Saturday, May 2, 1987", "2 , May"], dates) == [[0, 0, 1, 2, 2, 3], [0, 1, 2]]
     assert word_numbers(["Sunday, May"], dates) == [[0, 0, 1]]  # a word that is not known stands where it stood
     ids = dates.encode("Saturday, May").ids
     assert parallel_text.text_of(ids, dates) == "saturday , may"
     assert said_numbers([ids], dates) == [[0, 1, 2]]
-    letters = tokenizer.train(["ab c"], "chars", 50)
+    letters = tokenizer.train_tokenizer(["ab c"], "chars", 50)
     assert word_numbers(["ab c", "xy zc a", "x a"], letters) == [[0, 0, 1, 1], [0, 0, 1, 1, 1, 2, 2], [0, 1, 1]]
     assert said_numbers([letters.encode(text).ids for text in ("xy zc a", "x a")], letters) == [
         [0, 0, 1, 1, 1, 2, 2],
         [0, 1, 1],
     ]
-    spaces = tokenizer.train(["ab c ."], "spaces", 50)
+    spaces = tokenizer.train_tokenizer(["ab c ."], "spaces", 50)
     assert word_numbers(["ab  x , c."], spaces) == [[0, 1, 2, 3]]
     assert said_numbers([spaces.encode("ab x c").ids], spaces) == [[0, 1, 2]]
 
@@ -305,14 +305,14 @@ def test_the_base_model_of_the_paper_counted_part_by_part():
     from pathlib import Path
 
     from regard.config.settings import load
-    from regard.layers import FeedForward, MultiHead
+    from regard.layers import FeedForward, MultiHeadAttention
     from regard.tasks.build_settings import resolve
 
     tree = load(Path(__file__).parent.parent.parent / "recipes" / "transformer-base.yaml")
     settings = resolve("translate", {k: v for k, v in tree.items() if k != "task"})
     with torch.device("meta"):
         model = settings.model.build(settings.tokenizer.vocab)
-    attentions = [m.cost(30).params for m in model.modules() if isinstance(m, MultiHead)]
+    attentions = [m.cost(30).params for m in model.modules() if isinstance(m, MultiHeadAttention)]
     assert len(attentions) == 6 + 2 * 6
     assert set(attentions) == {4 * 512 * 512 + 4 * 512}
     feeds = [sum(p.numel() for p in m.parameters()) for m in model.modules() if isinstance(m, FeedForward)]

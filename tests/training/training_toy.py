@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from regard.config.settings import TrainSettings
 from regard.training.interrupts import Interrupted
 from regard.training.loop import Result, fit
-from regard.training.objective import Term
+from regard.training.objective import LossTerm
 
 VOCAB = 11
 
@@ -73,7 +73,7 @@ class Toy:
         counts = {"label": float(len(indices)), "first": float((ids[:, 0] < 5).sum())}
         return Items(ids, torch.from_numpy(self.labels[indices]), counts, ids.numel())
 
-    def loss(self, model: nn.Module, batch: Items) -> dict[str, Term]:
+    def loss(self, model: nn.Module, batch: Items) -> dict[str, LossTerm]:
         if self.slow:
             time.sleep(self.slow)
         label, first = model(batch.ids)
@@ -82,7 +82,7 @@ class Toy:
         if self.poison is not None and (batch.ids == torch.from_numpy(self.ids[self.poison])).all(1).any():
             total = total * float("nan")
         guess = F.cross_entropy(first[some], batch.ids[some, 0], reduction="sum")
-        return {"label": Term(total), "first": Term(guess, weight=0.3)}
+        return {"label": LossTerm(total), "first": LossTerm(guess, weight=0.3)}
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         self.evaluations += 1

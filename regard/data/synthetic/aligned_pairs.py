@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from regard.errors import UserError, nearest
+from regard.errors import UserError, did_you_mean
 
 LOCALES = ("en_US", "en_GB", "de_DE", "fr_FR", "es_ES", "it_IT", "nl_NL", "pt_BR", "pl_PL", "sv_SE", "fi_FI", "cs_CZ")
 STYLES = ("long", "medium", "full")
@@ -26,7 +26,7 @@ _MARKS = ".,º°"
 
 
 @dataclass(frozen=True)
-class Written:
+class AlignedPair:
     """A source, its target, and the true pairs (word of the source, word of the target), words being what stands
     between spaces, counted from 0."""
 
@@ -35,16 +35,16 @@ class Written:
     alignment: tuple[tuple[int, int], ...]
 
 
-def generate(kind: str, count: int, seed: int = 0, **how: Any) -> list[Written]:
+def generate_pairs(kind: str, count: int, seed: int = 0, **how: Any) -> list[AlignedPair]:
     """`kind` is dates or numbers; `how` are the options of `dates` and `numbers`."""
     if kind not in KINDS:
-        raise UserError(f"unknown generated pairs {kind!r}; {nearest(kind, KINDS)}")
+        raise UserError(f"unknown generated pairs {kind!r}; {did_you_mean(kind, KINDS)}")
     if count < 1:
         raise UserError(f"the number of pairs must be 1 or more, and was given {count}")
-    return (dates if kind == "dates" else numbers)(count, seed, **how)
+    return (generate_dates if kind == "dates" else generate_numbers)(count, seed, **how)
 
 
-def dates(count: int, seed: int = 0, *, locales: tuple[str, ...] = LOCALES) -> list[Written]:
+def generate_dates(count: int, seed: int = 0, *, locales: tuple[str, ...] = LOCALES) -> list[AlignedPair]:
     """Dates of two centuries in these locales to `year - month - day`."""
     try:
         from babel.dates import format_date, get_date_format
@@ -60,7 +60,7 @@ def dates(count: int, seed: int = 0, *, locales: tuple[str, ...] = LOCALES) -> l
         found = _places(whole.split(), parts)
         if found is not None:
             target = f"{day.year:04d} - {day.month:02d} - {day.day:02d}"
-            made.append(Written(whole, target, tuple(sorted(zip(found, (0, 2, 4), strict=True)))))
+            made.append(AlignedPair(whole, target, tuple(sorted(zip(found, (0, 2, 4), strict=True)))))
     return made
 
 
@@ -83,9 +83,9 @@ def _places(words: list[str], parts: list[str]) -> list[int] | None:
     return found
 
 
-def numbers(
+def generate_numbers(
     count: int, seed: int = 0, *, source: str = "en", target: str = "fr", below: int = 1_000_000
-) -> list[Written]:
+) -> list[AlignedPair]:
     """Numbers spelled out in one language, to another. Numbers of few digits are as likely as those of many. The
     alignment names words that spell the same digits with the same weight, such as `seven` and `sept`; words that have
     no partner of their own (`and`, compounds) are in no pair."""
@@ -116,7 +116,7 @@ def numbers(
     while len(made) < count:
         number = random.randrange(min(below, 10 ** random.randint(1, digits)))
         first, second = spell(number, source), spell(number, target)
-        made.append(Written(first, second, _same(first.split(), second.split(), meanings(source), meanings(target))))
+        made.append(AlignedPair(first, second, _same(first.split(), second.split(), meanings(source), meanings(target))))
     return made
 
 

@@ -16,14 +16,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from regard.errors import UserError, nearest
+from regard.errors import UserError, did_you_mean
 
 _NOUNS = (
     "lamp door chair gate roof wall floor table shelf clock mirror carpet curtain bottle kettle bucket basket ladder "
     "barrel wagon boat bridge tower bench fence window candle drum flute hammer helmet jacket ribbon saddle scarf "
     "shovel spoon teapot trumpet umbrella"
 )
-THINGS: list[str] = [*_NOUNS.split()]
+OBJECTS: list[str] = [*_NOUNS.split()]
 COLOURS = ["blue", "green", "red", "white", "black", "brown", "grey", "yellow"]
 _NAMING = [
     "Somebody asks for the {thing}",
@@ -56,7 +56,7 @@ class Context:
     sentence: int
 
 
-def generate(
+def generate_contexts(
     n: int,
     seed: int,
     *,
@@ -75,11 +75,11 @@ def generate(
     anywhere.
     """
     if naming not in ORDERS:
-        raise UserError(f"unknown order {naming!r}; {nearest(naming, ORDERS)}")
-    if not 2 <= colours <= len(COLOURS) or not colours <= listed[1] <= things <= len(THINGS):
+        raise UserError(f"unknown order {naming!r}; {did_you_mean(naming, ORDERS)}")
+    if not 2 <= colours <= len(COLOURS) or not colours <= listed[1] <= things <= len(OBJECTS):
         raise UserError(
             f"cannot list {listed} of {things} things in {colours} colours: wanted 2 to {len(COLOURS)} colours, at "
-            f"least one thing for each, and at most {len(THINGS)} things to choose from"
+            f"least one thing for each, and at most {len(OBJECTS)} things to choose from"
         )
     sizes = [size for size in range(max(1, listed[0]), listed[1] + 1) if not even or size % colours == 0]
     if not sizes:
@@ -90,7 +90,7 @@ def generate(
     labels = [COLOURS[i % colours] for i in range(n)]
     random.shuffle(labels)
     return [
-        _context(random, label, THINGS[:things], sizes, COLOURS[:colours], even, naming, fillers) for label in labels
+        _context(random, label, OBJECTS[:things], sizes, COLOURS[:colours], even, naming, fillers) for label in labels
     ]
 
 

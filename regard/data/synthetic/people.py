@@ -30,8 +30,8 @@ _WAYS = (
     "{name} ({year}, {city} -- {end}, {other}) was a {job} .",
     "A {job} by trade, {last} was born in {city}, the child of a {second} .",
 )
-MOST_WAYS = len(_WAYS)
-MOST = 2_000_000
+MAX_PHRASINGS = len(_WAYS)
+MAX_PEOPLE = 2_000_000
 """People; there are 7 million different names, and drawing the last of them would take for ever."""
 
 
@@ -44,12 +44,12 @@ class People:
     others: list[tuple[str, str]]
 
 
-def generate(count: int, seed: int = 0, *, ways: int = 1, cities: int = 200, share: float = 0.5) -> People:
+def generate_people(count: int, seed: int = 0, *, ways: int = 1, cities: int = 200, share: float = 0.5) -> People:
     """So many people in the `cities` largest cities, each told of in `ways` different sentences; `share` of them are
     asked about. The same arguments give the same."""
-    if not 2 <= count <= MOST or not 1 <= ways <= MOST_WAYS or not 0 < share < 1:
+    if not 2 <= count <= MAX_PEOPLE or not 1 <= ways <= MAX_PHRASINGS or not 0 < share < 1:
         raise UserError(
-            f"2 to {MOST:,} people, 1 to {MOST_WAYS} ways and a share between 0 and 1 are wanted; given were "
+            f"2 to {MAX_PEOPLE:,} people, 1 to {MAX_PHRASINGS} ways and a share between 0 and 1 are wanted; given were "
             f"{count} people, {ways} ways, {share}"
         )
     draw, places = Random(seed), _cities(cities)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from regard.errors import UserError, nearest
+from regard.errors import UserError, did_you_mean
 
 LABELS = ("negative", "positive")
 
@@ -185,7 +185,7 @@ class Review:
     domain: str
 
 
-def generate(
+def generate_reviews(
     n: int,
     seed: int,
     *,
@@ -201,7 +201,7 @@ def generate(
     """
     for name in domains:
         if name not in DOMAINS:
-            raise UserError(f"unknown domain {name!r}; {nearest(name, DOMAINS)}")
+            raise UserError(f"unknown domain {name!r}; {did_you_mean(name, DOMAINS)}")
     if n < 0 or not domains or not 1 <= sentences[0] <= sentences[1] or not 0 <= distractors[0] <= distractors[1]:
         raise UserError(f"cannot generate n={n} reviews of {sentences} sentences with {distractors} distractors")
     random = Random(f"reviews {seed}")

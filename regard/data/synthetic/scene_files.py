@@ -13,15 +13,15 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from regard.data.synthetic.scenes import Scene, generate
+from regard.data.synthetic.scenes import Scene, generate_scenes
 
 
-def write(folder: Path, count: int, *, seed: int = 0, size: int = 64, others: int = 500) -> None:
+def write_scenes(folder: Path, count: int, *, seed: int = 0, size: int = 64, others: int = 500) -> None:
     """All parts; each scene of each is another."""
     folder.mkdir(parents=True, exist_ok=True)
-    whole = generate(count + others, seed, size=size)
+    whole = generate_scenes(count + others, seed, size=size)
     parts = {"train": whole[:count], "valid": whole[count:]}
-    parts |= {part: generate(others, seed, size=size, part=part) for part in ("unseen", "strange")}
+    parts |= {part: generate_scenes(others, seed, size=size, part=part) for part in ("unseen", "strange")}
     for name, scenes in parts.items():
         _part(folder, name, scenes, size)
 

@@ -18,7 +18,7 @@ from functools import cache
 
 import numpy as np
 
-from regard.errors import UserError, nearest
+from regard.errors import UserError, did_you_mean
 
 COLOURS = {
     "red": (220, 45, 45),
@@ -39,10 +39,10 @@ SHAPES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 RELATIONS = {"above": (1, 0), "below": (-1, 0), "left of": (0, 1), "right of": (0, -1)}
 """Where the second one lies, seen from the first: rows down, columns to the right."""
 
-Thing = tuple[str, str]
+SceneObject = tuple[str, str]
 Box = tuple[float, float, float, float]
 PARTS = ("known", "unseen", "strange")
-FINE = 3  # each pixel is the mean of FINE x FINE points
+SUPERSAMPLING = 3  # each pixel is the mean of FINE x FINE points
 LARGE, SMALL = (0.15, 0.19), (0.1, 0.125)  # radii as shares of the picture's side
 
 
@@ -57,7 +57,7 @@ class Scene:
 
 
 @cache
-def things() -> tuple[list[Thing], list[Thing]]:
+def list_objects() -> tuple[list[SceneObject], list[SceneObject]]:
     """Those to learn from, and those set aside: one of each colour, of several shapes."""
     colours, shapes = list(COLOURS), list(SHAPES)
     aside = {(colour, shapes[(2 * i + i // 3) % len(shapes)]) for i, colour in enumerate(colours)}
@@ -65,16 +65,16 @@ def things() -> tuple[list[Thing], list[Thing]]:
     return [t for t in whole if t not in aside], [t for t in whole if t in aside]
 
 
-def apart(first: Thing, second: Thing) -> bool:
+def is_held_out_pair(first: SceneObject, second: SceneObject) -> bool:
     """Whether these two are set aside as a pair, whichever is named first."""
-    known = things()[0]
+    known = list_objects()[0]
     return (known.index(first) + known.index(second)) % 5 == 0
 
 
-def generate(count: int, seed: int, *, size: int = 64, part: str = "known") -> list[Scene]:
+def generate_scenes(count: int, seed: int, *, size: int = 64, part: str = "known") -> list[Scene]:
     """So many scenes; the same seed draws the same. `part` is known, unseen or strange, as said above."""
     if part not in PARTS:
-        raise UserError(f"unknown part {part!r} of the scenes; {nearest(part, PARTS)}")
+        raise UserError(f"unknown part {part!r} of the scenes; {did_you_mean(part, PARTS)}")
     if size < 32:
         raise UserError(f"a scene is 32 pixels wide or more, so that a shape can be told; given {size}")
     if count < 1:
@@ -83,14 +83,14 @@ def generate(count: int, seed: int, *, size: int = 64, part: str = "known") -> l
     return [_scene(random, part, size) for _ in range(count)]
 
 
-def _pair(random: np.random.Generator, part: str) -> list[Thing]:
-    known, aside = things()
+def _pair(random: np.random.Generator, part: str) -> list[SceneObject]:
+    known, aside = list_objects()
     while True:
         pair = [known[random.integers(len(known))] for _ in range(2)]
         if part == "strange":
             pair[random.integers(2)] = aside[random.integers(len(aside))]
             return pair
-        if apart(*pair) == (part == "unseen"):
+        if is_held_out_pair(*pair) == (part == "unseen"):
             return pair
 
 
@@ -133,9 +133,9 @@ def _draw(
     """Paint a shape into a picture, with soft edges, and say where it is."""
     top, left = int(y - radius) - 1, int(x - radius) - 1
     side = int(2 * radius) + 4
-    points = (np.arange(side * FINE) + 0.5) / FINE
+    points = (np.arange(side * SUPERSAMPLING) + 0.5) / SUPERSAMPLING
     inside = shape(((points + top - y) / radius)[:, None], ((points + left - x) / radius)[None])
-    cover = inside.reshape(side, FINE, side, FINE).mean((1, 3))
+    cover = inside.reshape(side, SUPERSAMPLING, side, SUPERSAMPLING).mean((1, 3))
     rows, columns = slice(max(top, 0), top + side), slice(max(left, 0), left + side)
     part = picture[rows, columns]
     cover = cover[rows.start - top :, columns.start - left :][: part.shape[0], : part.shape[1], None]

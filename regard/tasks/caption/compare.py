@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from regard.data import caption_files
-from regard.data.caption_files import Captioned
+from regard.data.caption_files import CaptionedImages
 from regard.errors import UserError
-from regard.tasks.comparison import PARTS, Measure, Say, Scored, counted, mean, stats_of
+from regard.tasks.comparison import ComparisonAdapter, PARTS, Measure, Scored, counted, mean, stats_of
 from regard.tasks.translate.compare import sentence_bleu
 
 BEAM = 1
@@ -32,45 +32,14 @@ def bleu(sums: np.ndarray) -> np.ndarray:
     return np.where((right > 0).all(-1), 100 * brief * np.exp(np.log(shares).mean(-1)), 0.0)
 
 
-MEASURES = (
+METRICS = (
     Measure(
         "bleu", "max", "number", "BLEU-4 of greedy captions, in small letters without punctuation", bleu, top=100.0
     ),
     Measure("exact", "max", "percent", "share of captions that are a reference", mean, share=True, linear=True),
 )
-JUDGED = False
-QUALITY = "sentence BLEU"
 
 
-def deal(settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path, say: Say) -> dict[str, Any]:
-    """By chance, all captions of a picture in one part."""
-    given = settings.data
-    random = np.random.default_rng(seed)
-    rows = {"train": caption_files.table(given.train[1])[0]}
-    where = {"train": given.train[0]}
-    for part, files, size in (("test", test, share), ("valid", given.valid, given.valid_fraction)):
-        if files is not None:
-            if len(files) != 2:
-                raise UserError(f"the {part} part is pictures and their captions, and {len(files)} names were given")
-            where[part], rows[part] = files[0], caption_files.table(files[1])[0]
-        else:
-            where[part] = where["train"]
-            rows["train"], rows[part] = _aside(rows["train"], size, random)
-    for part, made in rows.items():
-        text = "".join(f"{name}\t{' '.join(caption.split())}\n" for name, caption in made)
-        (folder / f"{part}.tsv").write_text(text, encoding="utf-8")
-    where = {part: str(Path(path).absolute()) for part, path in where.items()}
-    (folder / PICTURES).write_text(json.dumps(where), encoding="utf-8")
-    seen = {part: {(where[part], name) for name, _ in made} for part, made in rows.items()}
-    return {
-        "items": {part: len(seen[part]) for part in PARTS},
-        "repeated": {
-            "test in training": len(seen["test"] & seen["train"]),
-            "test in validation": len(seen["test"] & seen["valid"]),
-        },
-        "evidence": False,
-        "pictures": where,
-    }
 
 
 def _aside(rows: list[tuple[str, str]], share: float, random: np.random.Generator) -> tuple[list, list]:
@@ -82,47 +51,85 @@ def _aside(rows: list[tuple[str, str]], share: float, random: np.random.Generato
     return [row for row in rows if row[0] not in aside], [row for row in rows if row[0] in aside]
 
 
-def data(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
-    return {part: [facts["pictures"][part], str(folder / f"{part}.tsv")] for part in ("train", "valid")}
 
 
-def score(run: Any, folder: Path, say: Say) -> Scored:
-    from sacrebleu.metrics.bleu import BLEU
-
-    part, judge = _read(folder, "test", run.side), BLEU(tokenize="none", force=True)
-    said = [one.text for one in run.describe(part.pictures, part.names, beam=BEAM)]
-    counts = []
-    for one, references in zip(said, part.captions, strict=True):
-        seen = judge.corpus_score([one], [[reference] for reference in references])
-        counts.append([seen.sys_len, seen.ref_len, *seen.counts, *seen.totals])
-    same = [one in references for one, references in zip(said, part.captions, strict=True)]
-    stats = {"bleu": np.array(counts, np.float64), "exact": counted(np.array(same))}
-    return Scored(stats, [{"said": one} for one in said])
 
 
-def ask(run: Any, folder: Path, count: int) -> list[Callable[[], Any]]:
-    pictures = _read(folder, "valid", run.side).pictures
-    return [lambda i=i: run.describe(pictures[i : i + 1], beam=BEAM) for i in range(min(count, len(pictures)))]
 
 
-def look(run: Any, folder: Path, item: int, faithful: bool) -> dict[str, Any] | None:
-    return None  # each word has a map of its own: `regard caption RUN PICTURE --out look.html`
 
 
-def quality(file: Path) -> np.ndarray:
-    return sentence_bleu(stats_of(file, "bleu"))
 
 
-def items(folder: Path, numbers: Sequence[int], runs: Sequence[Any]) -> list[dict[str, Any]]:
-    part = _read(folder, "test", runs[0].side) if numbers else None
-    return [{"text": part.names[i], "truth": part.captions[i][0]} for i in numbers] if part else []
 
 
-def _read(folder: Path, part: str, side: int) -> Captioned:
+def _read(folder: Path, part: str, side: int) -> CaptionedImages:
     where = json.loads((folder / PICTURES).read_text(encoding="utf-8"))[part]
     return _decoded(where, str(folder / f"{part}.tsv"), side)
 
 
 @lru_cache(2)
-def _decoded(pictures: str, table: str, side: int) -> Captioned:
-    return caption_files.read(pictures, table, side)
+def _decoded(pictures: str, table: str, side: int) -> CaptionedImages:
+    return caption_files.read_captioned_images(pictures, table, side)
+
+
+class CaptionComparison(ComparisonAdapter):
+    metrics = METRICS
+    quality_name = "sentence BLEU"
+
+    def split_data(self, settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path) -> dict[str, Any]:
+        """By chance, all captions of a picture in one part."""
+        given = settings.data
+        random = np.random.default_rng(seed)
+        rows = {"train": caption_files.read_captions(given.train[1])[0]}
+        where = {"train": given.train[0]}
+        for part, files, size in (("test", test, share), ("valid", given.valid, given.valid_fraction)):
+            if files is not None:
+                if len(files) != 2:
+                    raise UserError(f"the {part} part is pictures and their captions, and {len(files)} names were given")
+                where[part], rows[part] = files[0], caption_files.read_captions(files[1])[0]
+            else:
+                where[part] = where["train"]
+                rows["train"], rows[part] = _aside(rows["train"], size, random)
+        for part, made in rows.items():
+            text = "".join(f"{name}\t{' '.join(caption.split())}\n" for name, caption in made)
+            (folder / f"{part}.tsv").write_text(text, encoding="utf-8")
+        where = {part: str(Path(path).absolute()) for part, path in where.items()}
+        (folder / PICTURES).write_text(json.dumps(where), encoding="utf-8")
+        seen = {part: {(where[part], name) for name, _ in made} for part, made in rows.items()}
+        return {
+            "items": {part: len(seen[part]) for part in PARTS},
+            "repeated": {
+                "test in training": len(seen["test"] & seen["train"]),
+                "test in validation": len(seen["test"] & seen["valid"]),
+            },
+            "evidence": False,
+            "pictures": where,
+        }
+
+    def data_settings(self, folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
+        return {part: [facts["pictures"][part], str(folder / f"{part}.tsv")] for part in ("train", "valid")}
+
+    def score(self, run: Any, folder: Path) -> Scored:
+        from sacrebleu.metrics.bleu import BLEU
+
+        part, judge = _read(folder, "test", run.side), BLEU(tokenize="none", force=True)
+        said = [one.text for one in run.describe(part.images, part.names, beam=BEAM)]
+        counts = []
+        for one, references in zip(said, part.captions, strict=True):
+            seen = judge.corpus_score([one], [[reference] for reference in references])
+            counts.append([seen.sys_len, seen.ref_len, *seen.counts, *seen.totals])
+        same = [one in references for one, references in zip(said, part.captions, strict=True)]
+        stats = {"bleu": np.array(counts, np.float64), "exact": counted(np.array(same))}
+        return Scored(stats, [{"said": one} for one in said])
+
+    def latency_queries(self, run: Any, folder: Path, count: int) -> list[Callable[[], Any]]:
+        pictures = _read(folder, "valid", run.side).images
+        return [lambda i=i: run.describe(pictures[i : i + 1], beam=BEAM) for i in range(min(count, len(pictures)))]
+
+    def item_quality(self, file: Path) -> np.ndarray:
+        return sentence_bleu(stats_of(file, "bleu"))
+
+    def describe_items(self, folder: Path, numbers: Sequence[int], runs: Sequence[Any]) -> list[dict[str, Any]]:
+        part = _read(folder, "test", runs[0].side) if numbers else None
+        return [{"text": part.names[i], "truth": part.captions[i][0]} for i in numbers] if part else []

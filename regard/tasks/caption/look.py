@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.tokenizer import BOS, EOS, SPECIAL
+from regard.data.tokenizer import BOS, EOS, SPECIAL_TOKENS
 from regard.errors import UserError
 from regard.explain.build import seen_by
 from regard.explain.interventions import Change
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from regard.tasks.caption.run import CaptionRun
     from regard.tasks.classify.look import Look
 
-ENDS = SPECIAL[EOS]
+ENDS = SPECIAL_TOKENS[EOS]
 
 
 class Told(Pictured):
@@ -55,12 +55,12 @@ class Told(Pictured):
 
     def parts(self) -> dict[str, Any]:
         made = super().parts()
-        axes = {"said": {"names": [*self.labels, ENDS]}, "before": {"names": [SPECIAL[BOS], *self.labels]}}
+        axes = {"said": {"names": [*self.labels, ENDS]}, "before": {"names": [SPECIAL_TOKENS[BOS], *self.labels]}}
         shown = [{"tokens": [], "log_p": float(p)} for p in self.whole()]
         return {**made, "axes": {**made["axes"], **axes}, "questions": shown, "caption": " ".join(self.labels)}
 
     def named(self, found: AttentionMap) -> AttentionMap:
-        if found.site.startswith("sight."):
+        if found.layer.startswith("image_encoder."):
             return replace(found, rows="grid", columns="grid")
         return replace(found, rows="said", columns="grid" if found.columns == "source" else "before")
 

@@ -22,11 +22,11 @@ from torch import Tensor, nn
 from regard.attention.token_positions import Grid
 from regard.data import batches
 from regard.data.tokenizer import BOS, UNK
-from regard.inspect import attends
+from regard.inspect import find_attention_layers
 from regard.tasks.image_augmentation import Augment
-from regard.training.objective import Term
+from regard.training.objective import LossTerm
 
-MODELS = {"rnn": "regard.models.rnn_captioner", "transformer": "regard.models.transformer_captioner"}
+MODELS = {"rnn": "regard.models.rnn_captioner:RNNCaptionerConfig", "transformer": "regard.models.transformer_captioner:TransformerCaptionerConfig"}
 GREY = 115
 Scored = Callable[[nn.Module], Mapping[str, float]]
 
@@ -108,17 +108,17 @@ class Caption:
         order = random.permutation(count)
         return [int(order[i % count]) for i in range(self.several)]
 
-    def loss(self, model: nn.Module, batch: CaptionBatch) -> Mapping[str, Term]:
+    def loss(self, model: nn.Module, batch: CaptionBatch) -> Mapping[str, LossTerm]:
         if not self.doubly:
             return {"words": self._words(model, batch)}
         with kept_maps(model) as kept:
             words = self._words(model, batch)
         spent = (stacked(kept, len(batch.target)) * batch.real[..., None]).sum(1)
-        return {"words": words, "doubly": Term(((1 - spent) ** 2).sum(), self.doubly)}
+        return {"words": words, "doubly": LossTerm(((1 - spent) ** 2).sum(), self.doubly)}
 
-    def _words(self, model: nn.Module, batch: CaptionBatch) -> Term:
+    def _words(self, model: nn.Module, batch: CaptionBatch) -> LossTerm:
         logits = model(batch.pictures, batch.target, places=batch.places)
-        return Term(F.cross_entropy(logits, batch.words, reduction="sum", label_smoothing=self.smoothing))
+        return LossTerm(F.cross_entropy(logits, batch.words, reduction="sum", label_smoothing=self.smoothing))
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         found = measure(model, self.valid_pictures, self.valid_captions, blank=self.blank, batch=self.size)
@@ -138,7 +138,7 @@ def blanked(pictures: Tensor) -> Tensor:
 
 def collate(pictures: Tensor, rows: Sequence[Sequence[int]]) -> CaptionBatch:
     """Pictures and the same number of captions for each, one picture's after the other's."""
-    words, mask = batches.pad(rows)
+    words, mask = batches.pad_rows(rows)
     target = np.concatenate((np.full((len(words), 1), BOS), words[:, :-1]), 1)
     places = np.flatnonzero(mask)
     return CaptionBatch(
@@ -188,12 +188,12 @@ def kept_maps(model: nn.Module) -> Iterator[list[tuple[str, Tensor]]]:
     def listen(site: str) -> Any:
         def hook(_: nn.Module, args: tuple, kwargs: dict, output: Tensor) -> None:
             scores, mask = args[0], args[2] if len(args) > 2 else kwargs.get("mask")
-            if isinstance(scores.places.k_at, Grid) and not isinstance(scores.places.q_at, Grid):
+            if isinstance(scores.qk_positions.k_pos, Grid) and not isinstance(scores.qk_positions.q_pos, Grid):
                 kept.append((site, scores.weights(mask)))
 
         return hook
 
-    handles = [module.register_forward_hook(listen(site), with_kwargs=True) for site, module in attends(model).items()]
+    handles = [module.register_forward_hook(listen(site), with_kwargs=True) for site, module in find_attention_layers(model).items()]
     try:
         yield kept
     finally:

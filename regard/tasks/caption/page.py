@@ -20,13 +20,13 @@ MOST = 40  # pictures on a page
 def page(run: CaptionRun, found: Sequence[Described], paths: Sequence[Path]) -> str:
     """One self-contained document. Pictures are shown as they are, and not as small as they were read."""
     shown = []
-    every = ((source, name) for source in map(image_source.files, paths) for name in source.names)
+    every = ((source, name) for source in map(image_source.open_image_source, paths) for name in source.names)
     for one in found[:MOST]:
         assert one.maps is not None
         source = next(source for source, name in every if name == one.name)  # in their order; some could not be read
         side = pictures.side(run.side)
         plain = np.full((side, side, 3), PLAIN, np.uint8)  # of features there is nothing to show
-        picture = plain if source.features else image_files.decode(source.open(one.name), side)
+        picture = plain if source.features else image_files.decode_image(source.open(one.name), side)
         rows, columns = one.maps.shape[1:]
         shown.append(
             {

@@ -3,6 +3,7 @@ look."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard.config.messages import muted
 from regard.data import caption_files, image_files, image_source
-from regard.data.tokenizer import EOS, SPECIAL, Tokenizer
+from regard.data.tokenizer import EOS, SPECIAL_TOKENS, Tokenizer
 from regard.decoding import Beam
 from regard.decoding.beam_search import Said
 from regard.decoding.caption_decoder import Describer
@@ -24,7 +26,9 @@ from regard.tasks.caption.metrics import scores
 from regard.tasks.caption.objective import GREY, measure, share_on, word_maps
 from regard.tasks.image_input import fits, known, read
 
-NEVER = [i for i in range(len(SPECIAL)) if i != EOS]
+logger = logging.getLogger(__name__)
+
+NEVER = [i for i in range(len(SPECIAL_TOKENS)) if i != EOS]
 """Special tokens are no words, so none is said; [EOS] ends a caption."""
 MAPS_AT_ONCE = 64
 PIECES = 4
@@ -90,9 +94,7 @@ class CaptionRun(Run):
         words = min(self.settings.data.longest, 2 * self.config["data"]["train"]["longest"]) + 1
         return pieces(self.words) * words
 
-    def pictures(
-        self, path: str | Path | Sequence[str | Path], say: Callable[[str], Any] = print
-    ) -> image_files.Pictures:
+    def pictures(self, path: str | Path | Sequence[str | Path]) -> image_files.ImageArray:
         """Pictures of a file, a folder or a zip, or of several of them, as the model reads them."""
         paths = [path] if isinstance(path, str | Path) else list(path)
         if not paths:
@@ -100,17 +102,17 @@ class CaptionRun(Run):
         found, trouble = [], []
         for one in paths:
             try:
-                found.append(read(self, image_source.files(one), say))
+                found.append(read(self, image_source.open_image_source(one)))
             except UserError as problem:  # the others may be better
                 trouble.append(problem)
         if not found:
             raise trouble[0]
         for problem in trouble:
-            say(f"left out: {problem}")
+            logger.info(f"left out: {problem}")
         if len(found) == 1:
             return found[0]
         names = [name for part in found for name in part.names]
-        return image_files.Pictures(np.concatenate([part.array for part in found]), names, [], "")
+        return image_files.ImageArray(np.concatenate([part.array for part in found]), names, [], "")
 
     def caption(
         self,
@@ -122,12 +124,11 @@ class CaptionRun(Run):
         maps: bool = False,
         faithful: int = 0,
         told: Callable[[int], Any] | None = None,
-        say: Callable[[str], Any] = print,
     ) -> list[Described]:
         """What each picture shows. `beam` 1 is greedy; `consensus` captions are drawn instead and the one
         is taken that most agree with (decoding/consensus.py); `maps` says where each word was looked for, and of the
         first `faithful` pictures how far to believe that."""
-        found = self.pictures(path, say)
+        found = self.pictures(path)
         how: dict[str, Any] = {"beam": beam, "alpha": alpha, "consensus": consensus, "maps": maps, "told": told}
         return self.describe(found.array, found.names, faithful=faithful, **how)
 
@@ -181,7 +182,7 @@ class CaptionRun(Run):
         return found
 
     def point(
-        self, pictures: np.ndarray, texts: Sequence[str], boxes: Sequence[Sequence[caption_files.Named]]
+        self, pictures: np.ndarray, texts: Sequence[str], boxes: Sequence[Sequence[caption_files.WordBox]]
     ) -> dict[str, float]:
         """`pointing`: how much of the attention falls on what a word names, in the mean over these words, when the
         caption is `texts`: by the map that entered the state which that word is said from. `even`: what attention
@@ -210,7 +211,6 @@ class CaptionRun(Run):
         consensus: int = 0,
         blank: str | Path | None = None,
         told: Callable[[int], Any] | None = None,
-        say: Callable[[str], Any] = print,
     ) -> dict[str, Any]:
         """BLEU-1 to 4 of captions of pictures against their references, the share that is word by word one of them, and
         nats a word; and beside it what is reached without looking: by the commonest caption of training (`commonest_`),
@@ -218,29 +218,30 @@ class CaptionRun(Run):
         `pointing` is the share of attention that falls there, `even` what attention spread evenly would put there."""
         if references is None:
             raise UserError("pictures and their captions are wanted: regard evaluate RUN PICTURES CAPTIONS")
-        part = caption_files.read(data, references, self.side)
+        part = caption_files.read_captioned_images(data, references, self.side)
         for note in part.notes:
-            say(note)
-        part = replace(part, pictures=seen(part.pictures, self.settings.data, known(self), say)[0])
-        fits(self, part.pictures, data)
-        found = self.describe(part.pictures, part.names, beam=beam, alpha=alpha, consensus=consensus, told=told)
+            logger.info(note)
+        part = replace(part, images=seen(part.images, self.settings.data, known(self))[0])
+        fits(self, part.images, data)
+        found = self.describe(part.images, part.names, beam=beam, alpha=alpha, consensus=consensus, told=told)
         measured: dict[str, Any] = {"rows": len(found), **({"consensus": consensus} if consensus else {"beam": beam})}
         measured |= scores([one.text for one in found], part.captions)
         if said := self.config.get("commonest"):
-            say(f"commonest_: {said!r} said of every picture, the commonest caption of training")
+            logger.info(f"commonest_: {said!r} said of every picture, the commonest caption of training")
             measured |= _prefixed("commonest", scores([said] * len(part), part.captions))
         if blank is not None:
-            how: dict[str, Any] = {"beam": beam, "alpha": alpha, "consensus": consensus, "say": lambda line: None}
-            measured |= _prefixed("blank", _blanked(blank).evaluate(data, references, **how))
+            how: dict[str, Any] = {"beam": beam, "alpha": alpha, "consensus": consensus}
+            with muted():
+                measured |= _prefixed("blank", _blanked(blank).evaluate(data, references, **how))
         if boxes is not None:
-            there, unknown = caption_files.named_boxes(boxes, part.names)
+            there, unknown = caption_files.read_boxes_of_images(boxes, part.names)
             if unknown:
-                say(f"{unknown:,} boxes are of pictures that are not here, and left out")
-            measured |= self.point(part.pictures, [each[0] for each in part.captions], there)
+                logger.info(f"{unknown:,} boxes are of pictures that are not here, and left out")
+            measured |= self.point(part.images, [each[0] for each in part.captions], there)
         from regard.tasks.caption.task import encode
 
         rows, _ = encode(part, self.words, None)
-        return measured | measure(self.net, part.pictures, rows, blank=self.settings.data.blank)
+        return measured | measure(self.net, part.images, rows, blank=self.settings.data.blank)
 
     def measuring(self, files: Sequence[str | Path], rows: int) -> Callable[[], dict[str, float]]:
         """What `regard heads` asks again and again: nats a word and accuracy on at most so many pictures."""
@@ -248,9 +249,9 @@ class CaptionRun(Run):
 
         if len(files) != 2:
             raise UserError("pictures and their captions are wanted: regard heads RUN PICTURES CAPTIONS")
-        part = caption_files.read(files[0], files[1], self.side)
-        part = part.part(range(min(rows, len(part))))
-        pictures = seen(part.pictures, self.settings.data, known(self))[0]
+        part = caption_files.read_captioned_images(files[0], files[1], self.side)
+        part = part.subset(range(min(rows, len(part))))
+        pictures = seen(part.images, self.settings.data, known(self))[0]
         fits(self, pictures, files[0])
         ids, _ = encode(part, self.words, None)
 

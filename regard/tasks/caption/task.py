@@ -3,6 +3,7 @@ looked for each word."""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,19 +14,21 @@ import numpy as np
 from torch import nn
 
 from regard.config.settings import DataSettings, Settings, TokenizerSettings, build
-from regard.config.validation import share
+from regard.config.validation import check_fraction
 from regard.data import caption_files, tokenizer
-from regard.data.caption_files import Captioned
+from regard.data.caption_files import CaptionedImages
 from regard.data.tokenizer import EOS, UNK, Tokenizer
 from regard.decoding import Beam
 from regard.decoding.caption_decoder import Describer
 from regard.errors import UserError
-from regard.models.linear_text_model import Fitted
+from regard.models.linear_text_model import FittedModel
 from regard.models.timm_backbone import seen
 from regard.tasks.caption.metrics import scores
 from regard.tasks.caption.objective import GREY, MODELS, Caption
 from regard.tasks.caption.run import NEVER, CaptionRun, pieces
 from regard.tasks.image_augmentation import Augment
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["MODELS"]
 
@@ -82,8 +85,8 @@ SETTINGS = CaptionSettings
 class Found:
     """Both parts, decoded."""
 
-    train: Captioned
-    valid: Captioned
+    train: CaptionedImages
+    valid: CaptionedImages
     info: dict[str, Any]
     backbone: str | None = None
 
@@ -126,42 +129,40 @@ def check_config(config: Mapping[str, Any]) -> None:
     _ = config["data"]["train"]["longest"], config["settings"]["data"]["size"]
 
 
-def read(settings: CaptionSettings, source: Any, say: Callable[[str], Any]) -> Found:
+def read(settings: CaptionSettings, source: Any) -> Found:
     """Decode the pictures of both parts, and set some aside for validation where none are named."""
     if source is not None:
         raise UserError("a captioner is trained on pictures and a table of captions; give their names")
     data = settings.data
-    whole, backbone = _seen(settings, data.train, None, say)
+    whole, backbone = _seen(settings, data.train, None)
     for note in whole.notes:
-        say(note)
+        logger.info(note)
     if data.valid is not None:
-        train, valid = whole, _seen(settings, data.valid, backbone, say)[0]
+        train, valid = whole, _seen(settings, data.valid, backbone)[0]
         for note in valid.notes:
-            say(f"validation: {note}")
+            logger.info(f"validation: {note}")
         info = _info(valid, data.valid)
         if both := set(train.names) & set(valid.names):
-            say(f"warning: {len(both):,} pictures of the validation part have the name of one in the training part")
+            logger.warning(f"{len(both):,} pictures of the validation part have the name of one in the training part")
     else:
         if len(whole) < 2:
             raise UserError("two pictures with captions or more are wanted, to set one aside for validation")
         order = np.random.default_rng(settings.seed).permutation(len(whole))
         count = int(np.clip(round(len(whole) * data.valid_fraction), 1, len(whole) - 1))
-        train, valid = whole.part(np.sort(order[count:]).tolist()), whole.part(np.sort(order[:count]).tolist())
+        train, valid = whole.subset(np.sort(order[count:]).tolist()), whole.subset(np.sort(order[:count]).tolist())
         info = {"rows": count, "split": data.valid_fraction}
-        say(f"{count:,} of {len(whole):,} pictures set aside for validation")
+        logger.info(f"{count:,} of {len(whole):,} pictures set aside for validation")
     longest = max(len(c.split()) for each in train.captions for c in each)
     about = {**_info(train, data.train), "captions": sum(map(len, train.captions)), "longest": longest}
     return Found(train, valid, {"train": about, "valid": info}, backbone)
 
 
-def _seen(
-    settings: CaptionSettings, files: tuple[str, ...], known: str | None, say: Callable[[str], Any]
-) -> tuple[Captioned, str | None]:
+def _seen(settings: CaptionSettings, files: tuple[str, ...], known: str | None) -> tuple[CaptionedImages, str | None]:
     """Pictures with their captions, as the model reads them, and the fingerprint of the backbone."""
-    part = caption_files.read(files[0], files[1], settings.data.size, told=_told(say))
-    made, fingerprint = seen(part.pictures, settings.data, known, say)
+    part = caption_files.read_captioned_images(files[0], files[1], settings.data.size, on_progress=_told())
+    made, fingerprint = seen(part.images, settings.data, known)
     unchanged(made, settings.augment)
-    return replace(part, pictures=made), fingerprint
+    return replace(part, images=made), fingerprint
 
 
 def unchanged(pictures: np.ndarray, augment: Augment) -> None:
@@ -170,12 +171,12 @@ def unchanged(pictures: np.ndarray, augment: Augment) -> None:
         raise UserError("augment changes pictures, and the model is given features of them; leave augment out")
 
 
-def _told(say: Callable[[str], Any]) -> Callable[[int], Any]:
+def _told() -> Callable[[int], Any]:
     """Many pictures take minutes to decode."""
-    return lambda count: say(f"{count:,} pictures decoded") if count % 10_000 == 0 else None
+    return lambda count: logger.info(f"{count:,} pictures decoded") if count % 10_000 == 0 else None
 
 
-def _info(part: Captioned, files: tuple[str, ...]) -> dict[str, Any]:
+def _info(part: CaptionedImages, files: tuple[str, ...]) -> dict[str, Any]:
     names = " and ".join(Path(file).name for file in files)
     return {"name": names, "fingerprint": part.fingerprint, "rows": len(part), "notes": part.notes}
 
@@ -183,7 +184,7 @@ def _info(part: Captioned, files: tuple[str, ...]) -> dict[str, Any]:
 def facts(found: Found) -> dict[str, Any]:
     """With the caption that stands most often in the training part: what is said without looking at all."""
     counts = Counter(caption for each in found.train.captions for caption in each)
-    return {**features(found.train.pictures, found.backbone), "commonest": counts.most_common(1)[0][0]}
+    return {**features(found.train.images, found.backbone), "commonest": counts.most_common(1)[0][0]}
 
 
 def features(pictures: np.ndarray, backbone: str | None) -> dict[str, Any]:
@@ -200,7 +201,7 @@ def width(config: Mapping[str, Any]) -> int | None:
 def words(settings: CaptionSettings, found: Found) -> Tokenizer:
     texts = [caption for each in found.train.captions for caption in each]
     kind, vocab = settings.tokenizer.kind, settings.tokenizer.vocab
-    return tokenizer.train([f" {t}" for t in texts] if kind == "bpe" else texts, kind, vocab)
+    return tokenizer.train_tokenizer([f" {t}" for t in texts] if kind == "bpe" else texts, kind, vocab)
 
 
 def net(settings: CaptionSettings, config: Mapping[str, Any]) -> nn.Module:
@@ -212,15 +213,14 @@ def task(
     found: Found,
     words: Tokenizer,
     folder: Path,
-    say: Callable[[str], Any],
     progress: bool,
 ) -> tuple[Caption, str]:
     data = settings.data
     train, cut = encode(found.train, words, data.longest)
     valid, _ = encode(found.valid, words, None)
     if cut:
-        say(f"{cut:,} captions have more than {data.longest} words and are not learnt (--set data.longest=N)")
-    pictures = [part.pictures for part in (found.train, found.valid)]
+        logger.info(f"{cut:,} captions have more than {data.longest} words and are not learnt (--set data.longest=N)")
+    pictures = [part.images for part in (found.train, found.valid)]
     job = Caption(
         pictures[0],
         train,
@@ -239,20 +239,20 @@ def task(
     )
     count = sum(map(len, train))
     return job, (
-        f"{len(train):,} pictures with {count:,} captions, {len(valid):,} for validation, vocabulary {words.size:,}"
+        f"{len(train):,} pictures with {count:,} captions, {len(valid):,} for validation, vocabulary {words.vocab_size:,}"
     )
 
 
 def _sides(words: Tokenizer) -> list[int]:
     """The ids of words that a mirror makes untrue."""
     marked = [f" {word}" if words.kind == "bpe" else word for word in SIDES]
-    return [found.ids[0] for found in words.batch(marked) if len(found.ids) == 1 and found.ids[0] != UNK]
+    return [found.ids[0] for found in words.encode_batch_raw(marked) if len(found.ids) == 1 and found.ids[0] != UNK]
 
 
-def encode(part: Captioned, words: Tokenizer, longest: int | None) -> tuple[list[list[list[int]]], int]:
+def encode(part: CaptionedImages, words: Tokenizer, longest: int | None) -> tuple[list[list[list[int]]], int]:
     """Ids of the captions of each picture, each with its end, and how many had more words than `longest`; a picture
     whose captions all have keeps the shortest, cut."""
-    flat = words.batch([f" {c}" if words.kind == "bpe" else c for each in part.captions for c in each])
+    flat = words.encode_batch_raw([f" {c}" if words.kind == "bpe" else c for each in part.captions for c in each])
     rows, cut, at = [], 0, 0
     for each in part.captions:
         ids = [[*e.ids, EOS] for e in flat[at : at + len(each)]]
@@ -263,10 +263,10 @@ def encode(part: Captioned, words: Tokenizer, longest: int | None) -> tuple[list
     return rows, cut
 
 
-def _scored(valid: Captioned, words: Tokenizer, data: Data) -> Callable[[nn.Module], dict[str, float]]:
+def _scored(valid: CaptionedImages, words: Tokenizer, data: Data) -> Callable[[nn.Module], dict[str, float]]:
     """BLEU and exactness of the first validation pictures, said greedily."""
     count = min(data.scored, len(valid))
-    pictures, wanted = np.asarray(valid.pictures[:count]), valid.captions[:count]
+    pictures, wanted = np.asarray(valid.images[:count]), valid.captions[:count]
     seen = np.full_like(pictures, GREY) if data.blank else pictures
 
     def scored(model: nn.Module) -> dict[str, float]:
@@ -277,7 +277,7 @@ def _scored(valid: Captioned, words: Tokenizer, data: Data) -> Callable[[nn.Modu
     return scored
 
 
-def fit(settings: CaptionSettings, found: Found) -> tuple[Fitted, dict[str, float]]:
+def fit(settings: CaptionSettings, found: Found) -> tuple[FittedModel, dict[str, float]]:
     raise NotImplementedError("every captioner is trained in steps")
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from regard import pages
 from regard.data.tokenizer import UNK
-from regard.errors import UserError, nearest
+from regard.errors import UserError, did_you_mean
 from regard.explain.build import seen_by
 from regard.explain.interventions import Change
 from regard.explain.rationales import compared, spans_of
@@ -26,6 +27,8 @@ from regard.pages.image_overlay import overlay_png, overlay_svg
 from regard.pages.quantized_maps import restore
 from regard.tasks.classify.objective import sentence_numbers
 from regard.tasks.classify.run import Classifier, encoded
+
+logger = logging.getLogger(__name__)
 
 BATCH_TOKENS = 16_384
 FORMS = (".html", ".svg", ".png", ".json", ".csv")
@@ -45,7 +48,7 @@ class Look:
             return overlay_svg(self.data)
         return pages.svg(self.data)
 
-    def png(self, say: Callable[[str], Any] = print) -> bytes:
+    def png(self) -> bytes:
         """`say` is told what could not be drawn as it should, for want of a font."""
         if self.data.get("cells"):
             return overlay_png(self.data)
@@ -53,7 +56,7 @@ class Look:
 
         painted, notes = png(self.data)
         for note in notes:
-            say(note)
+            logger.info(note)
         return painted
 
     def json(self) -> str:
@@ -87,10 +90,10 @@ class Look:
         size = len(self.data["text"]) - (len(self.data["translation"]) + 1 if "translation" in self.data else 0)
         return Look(compared(self.data, [*spans, *spans_of(self.data["text"][:size], words)]))
 
-    def save(self, path: str | Path, say: Callable[[str], Any] = print) -> Path:
+    def save(self, path: str | Path) -> Path:
         """As a page (.html), the text with its weights as a drawing (.svg, .png), or its numbers (.json, .csv)."""
         path = form(path)
-        ways = {".html": self.html, ".svg": self.svg, ".png": lambda: self.png(say), ".json": self.json}
+        ways = {".html": self.html, ".svg": self.svg, ".png": lambda: self.png(), ".json": self.json}
         content = {**ways, ".csv": self.csv}[path.suffix.lower()]()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -115,13 +118,13 @@ class Reviewed(Subject):
         if not text.strip():
             raise UserError("there is nothing to look at: the text is empty")
         if label is not None and label not in run.labels:
-            raise UserError(f"the run knows no label {label!r}; {nearest(label, run.labels)}")
+            raise UserError(f"the run knows no label {label!r}; {did_you_mean(label, run.labels)}")
         self.run, self.net, self.text = run, run.net, text
         votes = f" × {run.settings.members}" if run.settings.members > 1 else ""
         self.model_name, self.folder = run.settings.model_name + votes, str(run.folder or "")
         self.found = encoded([text], run.words, run.settings)
         encoding, n = run.words.encode(text), len(self.found.ids)
-        self.offsets, words = encoding.offsets[:n] or [(0, len(text))], encoding.words[:n] or [0]
+        self.offsets, words = encoding.offsets[:n] or [(0, len(text))], encoding.word_ids[:n] or [0]
         self.tokens = [
             {"text": text[a:b] or run.words.token(int(i)), "start": a, "end": b, "word": int(w), "special": False}
             for i, (a, b), w in zip(self.found.ids, self.offsets, words, strict=True)
@@ -193,7 +196,7 @@ def look(
     decide, where they are known; `changes`: what if (regard.explain.interventions)."""
     subject = Reviewed(run, text, label)
     most = run.settings.data.max_tokens
-    notes = [f"The text has more than {most} tokens; only the first {most} were read."] if subject.found.cut else []
+    notes = [f"The text has more than {most} tokens; only the first {most} were read."] if subject.found.num_truncated else []
     data = seen_by(subject, faithful=faithful, heads=faithful, changes=changes, notes=notes)
     return Look(data if evidence is None else compared(data, evidence))
 

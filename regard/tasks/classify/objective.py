@@ -20,24 +20,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.data import batches
-from regard.data.documents import Documents
+from regard.data.documents import TokenizedDocuments
 from regard.tasks.classify.metrics import measures
-from regard.training.objective import Term
-
-MODELS = {
-    "han": "regard.models.han",
-    "context-han": "regard.models.context_han",
-    "self-attentive": "regard.models.self_attentive",
-    "transformer": "regard.models.transformer_classifier",
-    "bilstm": "regard.models.bilstm",
-    "cnn": "regard.models.strided_cnn",
-    "kim-cnn": "regard.models.kim_cnn",
-    "gated-cnn": "regard.models.gated_cnn",
-    "ngram-attention": "regard.models.ngram_attention",
-    "tfidf": "regard.models.tfidf",
-    "nb-svm": "regard.models.nb_svm",
-}
-
+from regard.training.objective import LossTerm
 
 @dataclass(frozen=True)
 class DocumentBatch:
@@ -56,7 +41,7 @@ class DocumentBatch:
         return {"classes": self.weight, "penalty": float(len(self.labels))}
 
 
-class Classify:
+class ClassifyObjective:
     """The task that the loop trains on. `labels` are class numbers (n,), or memberships (n, classes) where a document
     may have several; `weights` (classes,) says how much classes weigh."""
 
@@ -64,42 +49,42 @@ class Classify:
 
     def __init__(
         self,
-        train: Documents,
+        train: TokenizedDocuments,
         labels: np.ndarray,
-        valid: Documents,
+        valid: TokenizedDocuments,
         valid_labels: np.ndarray,
         *,
-        classes: int,
+        num_classes: int,
         batch_tokens: int,
         seed: int,
-        weights: np.ndarray | None = None,
-        smoothing: float = 0.0,
+        class_weights: np.ndarray | None = None,
+        label_smoothing: float = 0.0,
     ):
         # where classes weigh alike, so they do in choosing the best model
-        self.monitor = "macro_f1" if weights is not None else "micro_f1" if labels.ndim == 2 else "accuracy"
-        self.weights, self.smoothing = weights, smoothing
+        self.monitor = "macro_f1" if class_weights is not None else "micro_f1" if labels.ndim == 2 else "accuracy"
+        self.class_weights, self.label_smoothing = class_weights, label_smoothing
         self.train, self.labels, self.valid, self.valid_labels = train, labels, valid, valid_labels
-        self.classes, self.batch_tokens, self.seed = classes, batch_tokens, seed
+        self.num_classes, self.batch_tokens, self.seed = num_classes, batch_tokens, seed
         self._numbers = sentence_numbers(train)
 
-    def seen(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def training_data(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The training part as `regard.models.data_hooks` wants it."""
-        many = self.labels if self.labels.ndim == 2 else np.eye(self.classes)[self.labels]
+        many = self.labels if self.labels.ndim == 2 else np.eye(self.num_classes)[self.labels]
         return self.train.ids, self.train.starts, many
 
     def plan(self, epoch: int) -> list[np.ndarray]:
-        return batches.plan(self.train.lengths, self.batch_tokens, seed=self.seed, epoch=epoch)
+        return batches.plan_batches(self.train.lengths, self.batch_tokens, seed=self.seed, epoch=epoch)
 
     def batch(self, indices: np.ndarray, epoch: int) -> DocumentBatch:
-        return collate(self.train, self._numbers, self.labels, indices, self.weights)
+        return collate(self.train, self._numbers, self.labels, indices, self.class_weights)
 
-    def loss(self, model: nn.Module, batch: DocumentBatch) -> Mapping[str, Term]:
+    def loss(self, model: nn.Module, batch: DocumentBatch) -> Mapping[str, LossTerm]:
         out = model(batch.ids, batch.mask, batch.sentences)
-        weights = None if self.weights is None else torch.from_numpy(self.weights).to(out.logits)
+        weights = None if self.class_weights is None else torch.from_numpy(self.class_weights).to(out.logits)
         each = out.logits[None] if out.each is None else out.each
-        loss = torch.stack([class_loss(logits, batch.labels, weights, self.smoothing) for logits in each]).mean()
-        terms = {"classes": Term(loss)}
-        return terms | {name: Term(total, weight) for name, (total, weight) in out.terms.items()}
+        loss = torch.stack([class_loss(logits, batch.labels, weights, self.label_smoothing) for logits in each]).mean()
+        terms = {"classes": LossTerm(loss)}
+        return terms | {name: LossTerm(total, weight) for name, (total, weight) in out.terms.items()}
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         many = self.valid_labels.ndim == 2
@@ -115,15 +100,15 @@ def class_loss(logits: Tensor, labels: Tensor, weights: Tensor | None, smoothing
     return F.binary_cross_entropy_with_logits(logits, wanted, pos_weight=weights, reduction="sum") / labels.shape[1]
 
 
-def sentence_numbers(documents: Documents) -> np.ndarray:
+def sentence_numbers(documents: TokenizedDocuments) -> np.ndarray:
     """For each token of all documents, the number of its sentence within its document."""
     number = np.repeat(np.arange(len(documents.sentence_starts)), documents.sentence_lengths)
-    first = np.repeat(documents.sentence_of[:-1], documents.lengths)
+    first = np.repeat(documents.sentence_offsets[:-1], documents.lengths)
     return (number - first).astype(np.int32)
 
 
 def collate(
-    documents: Documents,
+    documents: TokenizedDocuments,
     numbers: np.ndarray,
     labels: np.ndarray,
     indices: np.ndarray,
@@ -154,13 +139,13 @@ def chances(logits: Tensor, many: bool = False) -> Tensor:
 
 @torch.no_grad()
 def probabilities(
-    model: nn.Module, documents: Documents, *, many: bool = False, batch_tokens: int = 16_384
+    model: nn.Module, documents: TokenizedDocuments, *, many: bool = False, batch_tokens: int = 16_384
 ) -> np.ndarray:
     """p(class) of each document, (n, classes), in their order."""
     device = next(model.parameters()).device
     numbers, labels = sentence_numbers(documents), np.zeros(len(documents), np.int64)
     rows: list[np.ndarray] = []
-    plan = batches.plan(documents.lengths, batch_tokens, seed=0, epoch=0, shuffle=False)
+    plan = batches.plan_batches(documents.lengths, batch_tokens, seed=0, epoch=0, shuffle=False)
     for indices in plan:
         batch = collate(documents, numbers, labels, indices)
         out = model(batch.ids.to(device), batch.mask.to(device), batch.sentences.to(device))

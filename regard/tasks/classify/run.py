@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
@@ -11,16 +12,14 @@ import numpy as np
 from torch import Tensor, nn
 
 from regard.data import documents
-from regard.data.labels import THRESHOLD, memberships, numbers, parted
-from regard.data.read_table import Table, read
+from regard.data.labels import THRESHOLD, encode_labels, encode_multilabel, split_labels
+from regard.data.read_table import Table, read_table
 from regard.data.tokenizer import Tokenizer
 from regard.tasks.base_run import Run
 from regard.tasks.classify import objective
 from regard.tasks.classify.metrics import by_class, measures, most_frequent
 
-
-def _silent(text: str) -> None:
-    pass
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -62,27 +61,27 @@ class Classifier(Run):
     def _columns(self) -> list[str | None]:
         return self.config["data"]["train"].get("columns") or [None, None]
 
-    def probabilities(self, texts: Sequence[str], say: Callable[[str], Any] = _silent) -> np.ndarray:
+    def probabilities(self, texts: Sequence[str]) -> np.ndarray:
         """p(class) for each text, (n, classes). `say` is told where texts were too long to be read whole."""
         if not len(texts):
             return np.zeros((0, len(self.labels)), np.float32)
         if not isinstance(self.model, nn.Module):
             return self.model.probabilities(list(texts), self.many)
         assert self.tokenizer is not None
-        found = encoded(texts, self.tokenizer, self.settings)
-        if found.cut:
-            say(f"{found.cut:,} of {len(texts):,} texts were cut at {self.settings.data.max_tokens} tokens")
+        found = encode_texts(texts, self.tokenizer, self.settings)
+        if found.num_truncated:
+            logger.info(f"{found.num_truncated:,} of {len(texts):,} texts were cut at {self.settings.data.max_tokens} tokens")
         return objective.probabilities(self.model, found, many=self.many)
 
     @overload
-    def predict(self, text: str, say: Callable[[str], Any] = ...) -> Prediction: ...
+    def predict(self, text: str) -> Prediction: ...
     @overload
-    def predict(self, text: Sequence[str], say: Callable[[str], Any] = ...) -> list[Prediction]: ...
-    def predict(self, text: str | Sequence[str], say: Callable[[str], Any] = _silent) -> Prediction | list[Prediction]:
+    def predict(self, text: Sequence[str]) -> list[Prediction]: ...
+    def predict(self, text: str | Sequence[str]) -> Prediction | list[Prediction]:
         """The class of a text (or its labels), or of each of several."""
         texts = [text] if isinstance(text, str) else list(text)
         said = []
-        for row in self.probabilities(texts, say):
+        for row in self.probabilities(texts):
             chances = {label: float(p) for label, p in zip(self.labels, row, strict=True)}
             given = tuple(name for name, p in chances.items() if p >= THRESHOLD) if self.many else None
             said.append(Prediction(max(chances, key=chances.__getitem__), chances, given))
@@ -94,7 +93,6 @@ class Classifier(Run):
         *,
         text: str | None = None,
         label: str | None = None,
-        say: Callable[[str], Any] = print,
     ) -> dict[str, Any]:
         """Accuracy, macro-F1 and loss on a file, and the numbers of each class. Columns are those of training unless
         named."""
@@ -102,12 +100,12 @@ class Classifier(Run):
         table = data
         if not isinstance(table, Table):
             text, label = text or self.text_column, label or data_settings.label or self._columns[1]
-            table = read(Path(table), text=text, label=label, many=self.many)
+            table = read_table(Path(table), text=text, label=label, many=self.many)
         for note in table.notes:
-            say(note)
+            logger.info(note)
         where = "" if isinstance(data, Table) else str(data)
-        truth = as_numbers(table.labels or [], self.labels, self.config.get("separator"), where)
-        found = self.probabilities(table.texts, say)
+        truth = encode_targets(table.labels or [], self.labels, self.config.get("separator"), where)
+        found = self.probabilities(table.texts)
         measured: dict[str, Any] = {"rows": len(table.texts), **measures(found, truth)}
         if not self.many:
             measured["most_frequent"] = most_frequent(truth)
@@ -131,14 +129,3 @@ class Classifier(Run):
     def chances(self, logits: Tensor) -> Tensor:
         """p(class) of a model's logits (..., classes)."""
         return objective.chances(logits, self.many)
-
-
-def encoded(texts: Sequence[str], words: Tokenizer, settings: Any) -> documents.Documents:
-    """Texts as a model of these settings reads them."""
-    written = bool(getattr(settings.model, "case", 0))
-    return documents.encode(texts, words, max_tokens=settings.data.max_tokens, written=written)
-
-
-def as_numbers(cells: list[str], classes: list[str], mark: str | None, where: str = "") -> np.ndarray:
-    """Class numbers (n,), or where a mark parts several labels in a cell memberships (n, classes)."""
-    return numbers(cells, classes, where) if mark is None else memberships(parted(cells, mark), classes, where)

@@ -1,243 +1,153 @@
-"""Runs of `classify`: from the user's file to what training needs, and what a classifier's run is.
-
-Rows are read, split and tokenized; what was found out on the way is told in words."""
+"""The task `classify`: predict the class of a document, or its several labels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
-from regard.config.settings import DataSettings, Settings
-from regard.config.validation import share
-from regard.data import labels, tokenizer, train_valid_split
-from regard.data.read_table import Table, require_classes
-from regard.data.read_table import read as read_table
-from regard.data.tokenizer import Tokenizer
-from regard.errors import UserError, nearest
-from regard.inspect import attends
-from regard.models.ensemble import Committee
-from regard.models.linear_text_model import Fits, Fitted
+from regard.config.validation import check_fraction
+from regard.data import labels
+from regard.data.read_table import Table
+from regard.data.tokenizer import SPECIAL, Tokenizer, train_tokenizer
+from regard.errors import UserError, did_you_mean
+from regard.inspect import find_attention_layers
+from regard.models.ensemble import Ensemble
+from regard.models.linear_text_model import FittableConfig, FittedModel
+from regard.tasks.base import FittableTask
+from regard.tasks.classify.compare import ClassifyComparison
+from regard.tasks.classify.dataset import ClassifyDataset, encode_texts, read_dataset
 from regard.tasks.classify.metrics import measures
-from regard.tasks.classify.objective import MODELS, Classify
-from regard.tasks.classify.run import Classifier, as_numbers, encoded
+from regard.tasks.classify.objective import ClassifyObjective
+from regard.tasks.classify.run import Classifier
+from regard.tasks.classify.settings import LABEL_COUNTS, ClassifySettings
 from regard.tasks.run_dir import settings_of
 
-__all__ = ["MODELS"]
-
-RUN = Classifier
+logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Data(DataSettings):
-    """Where the examples are, in which columns, and after how many tokens they are cut. `labels` is one or many a
-    document, then parted by `separator` (found out where it is not named); `class_weights`: data/labels.py."""
-
-    train: str = ""
-    text: str | None = None
-    label: str | None = None
-    max_tokens: int | None = 2000
-    labels: str = "one"
-    separator: str | None = None
-    class_weights: str | None = None
-
-
-@dataclass(frozen=True)
-class ClassifySettings(Settings):
-    """`members`: how many models of this design vote; `smoothing` is the share of the chance that all classes have
-    alike in what is learnt."""
-
-    members: int = 1
-    smoothing: float = 0.0
-    data: Data = field(default_factory=Data)
-
-
-SETTINGS = ClassifySettings
-AMOUNTS = ("one", "many")
-
-
-@dataclass(frozen=True)
-class Corpus:
-    """Texts of both parts, with their class numbers (n,) or memberships (n, classes)."""
-
-    texts: list[str]
-    labels: np.ndarray
-    valid_texts: list[str]
-    valid_labels: np.ndarray
-    classes: list[str]
-    info: dict[str, Any]
-    separator: str | None = None
-    weights: np.ndarray | None = None
-
-
-def default(tree: Mapping[str, Any]) -> str:
-    return "han"
-
-
-def own(tree: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(tree)
-
-
-def check(settings: ClassifySettings) -> None:
-    if settings.data.labels not in AMOUNTS:
-        raise UserError(
-            f"data.labels says how many labels a document has, one or many, and was given {settings.data.labels!r}; "
-            f"{nearest(settings.data.labels, AMOUNTS)}"
-        )
-    if settings.members < 1:
-        raise UserError(f"members says how many models vote, 1 or more, and was given {settings.members}")
-    if settings.members > 1 and not hasattr(settings.model, "build"):
-        raise UserError(f"{settings.model_name} is fitted at once: its members would all say the same; leave them out")
-    share("smoothing", settings.smoothing)
-    if settings.smoothing and not hasattr(settings.model, "build"):
-        raise UserError(f"{settings.model_name} is fitted to the labels as they are; leave smoothing out")
-
-
-def check_config(config: Mapping[str, Any]) -> None:
-    _ = config["labels"][0]
-
-
-def read(settings: ClassifySettings, source: Table | None, say: Callable[[str], Any]) -> Corpus:
-    """Read the data, and set a validation part aside where none is named."""
-    data, many = settings.data, settings.data.labels == "many"
-    table = source or read_table(data.train, text=data.text, label=data.label, many=many)
-    for note in table.notes:
-        say(note)
-    cells = table.labels or []
-    if not many and (hint := _several(cells)):
-        say(hint)
-    mark = (labels.separator(cells) if data.separator is None else data.separator) if many else None
-    keys, classes = cells, require_classes(cells) if mark is None else []
-    if mark is not None:
-        sets = labels.parted(cells, mark)
-        keys, classes = labels.rarest(sets), require_classes([name for row in sets for name in row])
-        each = sum(map(len, sets)) / len(sets)
-        say(f"{len(classes)} labels parted by {mark!r}, {each:.1f} for each document in the mean")
-    truth = as_numbers(cells, classes, mark)
-    if data.valid is not None:
-        valid = read_table(data.valid, text=data.text, label=data.label, many=many)
-        for note in valid.notes:
-            say(f"validation: {note}")
-        valid_truth = as_numbers(valid.labels or [], classes, mark, data.valid)
-        texts, valid_texts = table.texts, valid.texts
-        valid_info = _info(valid, data.valid, len(valid_texts))
-    else:
-        kept, aside = train_valid_split.split(keys, data.valid_fraction, settings.seed)
-        texts, valid_texts = [table.texts[i] for i in kept], [table.texts[i] for i in aside]
-        truth, valid_truth = truth[kept], truth[aside]
-        valid_info = {"rows": len(valid_texts), "split": data.valid_fraction}
-        say(f"{len(aside):,} of {len(table.texts):,} rows set aside for validation")
-    repeated = train_valid_split.duplicates(texts, valid_texts)
-    if repeated:
-        say(f"warning: {repeated:,} of the {len(valid_texts):,} validation documents stand in the training part too")
-    weights = labels.class_weights(data.class_weights, truth, classes)
-    if weights is None and (note := labels.unbalanced(truth, classes)):
-        say(note)
-    info = {
-        "train": _info(table, data.train or "given in Python", len(texts)),
-        "valid": valid_info,
-        "repeated": repeated,
+class ClassifyTask(FittableTask[ClassifySettings, ClassifyDataset]):
+    name = "classify"
+    settings_class = ClassifySettings
+    run_class = Classifier
+    models = {
+        "han": "regard.models.han:HANConfig",
+        "context-han": "regard.models.context_han:ContextHANConfig",
+        "self-attentive": "regard.models.self_attentive:SelfAttentiveConfig",
+        "transformer": "regard.models.transformer_classifier:TransformerClassifierConfig",
+        "bilstm": "regard.models.bilstm:BiLSTMConfig",
+        "cnn": "regard.models.strided_cnn:StridedCNNConfig",
+        "kim-cnn": "regard.models.kim_cnn:KimCNNConfig",
+        "gated-cnn": "regard.models.gated_cnn:GatedCNNConfig",
+        "ngram-attention": "regard.models.ngram_attention:NGramAttentionConfig",
+        "tfidf": "regard.models.tfidf:TfidfConfig",
+        "nb-svm": "regard.models.nb_svm:NBSVMConfig",
     }
-    return Corpus(texts, truth, valid_texts, valid_truth, classes, info, mark, weights)
+
+    def default_model(self, tree: Mapping[str, Any]) -> str:
+        return "han"
+
+    def check_settings(self, settings: ClassifySettings) -> None:
+        label_count, fitted = settings.data.labels, not hasattr(settings.model, "build")
+        if label_count not in LABEL_COUNTS:
+            raise UserError(
+                f"data.labels must be one or many, the number of labels of a document, not {label_count!r}; "
+                f"{did_you_mean(label_count, LABEL_COUNTS)}"
+            )
+        if settings.ensemble_size < 1:
+            raise UserError(f"ensemble_size must be 1 or more, not {settings.ensemble_size}")
+        if settings.ensemble_size > 1 and fitted:
+            raise UserError(
+                f"{settings.model_name} is fitted without randomness, so all models of an ensemble would be the same; "
+                "leave out ensemble_size"
+            )
+        share("label_smoothing", settings.label_smoothing)
+        if settings.label_smoothing and fitted:
+            raise UserError(f"{settings.model_name} does not support label_smoothing; leave it out")
+
+    def check_config(self, config: Mapping[str, Any]) -> None:
+        _ = config["labels"][0]
+
+    def read_dataset(self, settings: ClassifySettings, source: Table | None) -> ClassifyDataset:
+        return read_dataset(settings, source)
+
+    def config_entries(self, dataset: ClassifyDataset) -> dict[str, Any]:
+        counts = labels.count_labels(dataset.labels, len(dataset.classes)).tolist()
+        entries = {"labels": dataset.classes, "support": dict(zip(dataset.classes, counts, strict=True))}
+        return entries if dataset.separator is None else {**entries, "separator": dataset.separator}
+
+    def build_tokenizer(self, settings: ClassifySettings, dataset: ClassifyDataset) -> Tokenizer:
+        return train_tokenizer(dataset.texts, settings.tokenizer.kind, settings.tokenizer.vocab_size)
+
+    def build_model(self, settings: ClassifySettings, config: Mapping[str, Any]) -> nn.Module:
+        models = [
+            settings.model.build(config["vocab_size"], len(config["labels"])) for _ in range(settings.ensemble_size)
+        ]
+        return models[0] if len(models) == 1 else Ensemble(models)
+
+    def build_objective(
+        self,
+        settings: ClassifySettings,
+        dataset: ClassifyDataset,
+        tokenizer: Tokenizer,
+        folder: Path,
+        progress: bool,
+    ) -> tuple[ClassifyObjective, str]:
+        train = encode_texts(dataset.texts, tokenizer, settings)
+        valid = encode_texts(dataset.valid_texts, tokenizer, settings)
+        if train.num_truncated:
+            logger.info(
+                f"{train.num_truncated:,} documents were truncated to {settings.data.max_tokens} tokens "
+                "(--set data.max_tokens=N)"
+            )
+        objective = ClassifyObjective(
+            train,
+            dataset.labels,
+            valid,
+            dataset.valid_labels,
+            num_classes=len(dataset.classes),
+            batch_tokens=settings.data.batch_tokens,
+            seed=settings.seed,
+            class_weights=dataset.class_weights,
+            label_smoothing=settings.label_smoothing,
+        )
+        return objective, f"{len(train):,} documents ({len(train.ids):,} tokens), {len(dataset.classes)} classes"
+
+    def fit_model(self, settings: ClassifySettings, dataset: ClassifyDataset) -> tuple[FittedModel, dict[str, float]]:
+        model = settings.model.fit(
+            dataset.texts, dataset.labels, len(dataset.classes), settings.seed, dataset.class_weights
+        )
+        probabilities = model.probabilities(dataset.valid_texts, dataset.labels.ndim == 2)
+        return model, measures(probabilities, dataset.valid_labels)
+
+    def format_size(self, info: Mapping[str, Any]) -> str:
+        return f"{info['rows']:,} rows"
+
+    def usage_commands(self, config: Mapping[str, Any]) -> list[str]:
+        look = ['regard look FOLDER "some text"'] if _has_attention(config) else []
+        return ['regard predict FOLDER "some text"', "regard evaluate FOLDER FILE", *look]
+
+    def describe_run(self, config: Mapping[str, Any]) -> str:
+        return format_classes(config["labels"])
+
+    def build_comparison(self) -> ClassifyComparison:
+        return ClassifyComparison()
 
 
-def facts(found: Corpus) -> dict[str, Any]:
-    count = labels.support(found.labels, len(found.classes)).tolist()
-    known = {"labels": found.classes, "support": dict(zip(found.classes, count, strict=True))}
-    return known if found.separator is None else {**known, "separator": found.separator}
+def format_classes(classes: list[str], limit: int = 20) -> str:
+    """The names of the classes for a model card."""
+    names = ", ".join(f"`{name}`" for name in classes[:limit])
+    return f"Classes: {names}{f' and {len(classes) - limit} more' if len(classes) > limit else ''}."
 
 
-def words(settings: ClassifySettings, found: Corpus) -> Tokenizer:
-    """A tokenizer trained on the training part."""
-    return tokenizer.train(found.texts, settings.tokenizer.kind, settings.tokenizer.vocab)
-
-
-def net(settings: ClassifySettings, config: Mapping[str, Any]) -> nn.Module:
-    build = partial(settings.model.build, config["vocab"], len(config["labels"]))
-    return build() if settings.members == 1 else Committee([build() for _ in range(settings.members)])
-
-
-def task(
-    settings: ClassifySettings,
-    found: Corpus,
-    words: Tokenizer,
-    folder: Path,
-    say: Callable[[str], Any],
-    progress: bool,
-) -> tuple[Classify, str]:
-    """Both parts tokenized, as a task for the loop."""
-    most = settings.data.max_tokens
-    train, valid = encoded(found.texts, words, settings), encoded(found.valid_texts, words, settings)
-    if train.cut:
-        say(f"{train.cut:,} documents were longer than {most} tokens and are cut there (--set data.max_tokens=N)")
-    job = Classify(
-        train,
-        found.labels,
-        valid,
-        found.valid_labels,
-        classes=len(found.classes),
-        batch_tokens=settings.data.batch_tokens,
-        seed=settings.seed,
-        weights=found.weights,
-        smoothing=settings.smoothing,
-    )
-    return job, f"{len(train):,} documents ({len(train.ids):,} tokens), {len(found.classes)} classes"
-
-
-def fit(settings: ClassifySettings, found: Corpus) -> tuple[Fitted, dict[str, float]]:
-    """A bag of words, fitted at once."""
-    bag = settings.model.fit(found.texts, found.labels, len(found.classes), settings.seed, found.weights)
-    many = found.labels.ndim == 2
-    return bag, measures(bag.probabilities(found.valid_texts, many), found.valid_labels)
-
-
-def size(info: Mapping[str, Any]) -> str:
-    return f"{info['rows']:,} rows"
-
-
-def uses(config: Mapping[str, Any]) -> list[str]:
-    look = ['regard look FOLDER "some text"'] if _attends(config) else []
-    return ['regard predict FOLDER "some text"', "regard evaluate FOLDER FILE", *look]
-
-
-def about(config: Mapping[str, Any]) -> str:
-    labels = ", ".join(f"`{label}`" for label in config["labels"][:20])
-    more = f" and {len(config['labels']) - 20} more" if len(config["labels"]) > 20 else ""
-    return f"Classes: {labels}{more}."
-
-
-def _attends(config: Mapping[str, Any]) -> bool:
-    """Whether such a model has attention to look at: one of few words is built to see."""
-    model: Any = settings_of(config).model
-    if isinstance(model, Fits):
+def _has_attention(config: Mapping[str, Any]) -> bool:
+    """Whether the model has attention layers: build one with a tiny vocabulary to see."""
+    model_config: Any = settings_of(config).model
+    if isinstance(model_config, FittableConfig):
         return False
     with torch.random.fork_rng(devices=[]):
-        return bool(attends(model.build(len(tokenizer.SPECIAL) + 1, len(config["labels"]))))
-
-
-def _several(cells: list[str]) -> str | None:
-    """A hint where cells look like several labels in one: marks in more than a tenth, and fewer labels than cells."""
-    if 10 * sum(cell.startswith("[") and cell.endswith("]") for cell in cells) > len(cells):
-        return "labels are lists: several a document? --multi-label"
-    for mark in ("|", ";"):
-        if 10 * sum(mark in cell for cell in cells) <= len(cells):
-            continue
-        if len({name for row in labels.parted(cells, mark) for name in row}) < len(set(cells)):
-            return f"labels hold {mark!r}: several a document? --multi-label"
-    return None
-
-
-def _info(table: Table, name: str, used: int) -> dict[str, Any]:
-    return {
-        "name": Path(name).name,
-        "fingerprint": table.fingerprint,
-        "rows": used,
-        "notes": table.notes,
-        "columns": list(table.columns),
-    }
+        return bool(find_attention_layers(model_config.build(len(SPECIAL) + 1, len(config["labels"]))))

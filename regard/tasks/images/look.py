@@ -17,14 +17,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard.config.messages import collect_messages
 from regard.data import image_files, image_source
-from regard.errors import UserError, nearest
+from regard.errors import UserError, did_you_mean
 from regard.explain import image_uri
 from regard.explain.build import seen_by
 from regard.explain.interventions import Change
 from regard.explain.subject import Picture, Subject, must_attend
 from regard.inspect import AttentionMap
-from regard.inspect.image_gradients import picture_gradients
+from regard.inspect.image_gradients import image_gradients
 from regard.tasks.classify.objective import chances
 from regard.tasks.image_input import read
 
@@ -49,13 +50,14 @@ class Given:
 
 def given(run: Any, path: str | Path) -> Given:
     """One picture from its file, or its features, as the run reads it."""
-    source, notes = image_source.files(path), list[str]()
+    source = image_source.open_image_source(path)
     if len(source.names) > 1:
         raise UserError(f"{path} holds {len(source.names):,} pictures, and one is looked at at a time; name one")
-    found = read(run, source, notes.append)
+    with collect_messages() as notes:
+        found = read(run, source)
     address = None
     if not source.features:
-        address = image_uri.embedded(image_files.decode(source.open(source.names[0]), image_uri.side(run.side)))
+        address = image_uri.embedded(image_files.decode_image(source.open(source.names[0]), image_uri.side(run.side)))
     return Given(Path(path).name, np.array(found.array[0]), address, tuple(notes))
 
 
@@ -71,7 +73,7 @@ class Pictured(Subject):
         self.pixels = torch.from_numpy(np.array(one.array)).float()
         self.base = self.pixels.mean((0, 1), keepdim=True).expand_as(self.pixels)
         with torch.no_grad():
-            self.grid = tuple(net.sight(self.pixels[None]).shape[1:3])  # type: ignore[operator]
+            self.grid = tuple(net.image_encoder(self.pixels[None]).shape[1:3])  # type: ignore[operator]
         height, width = self.pixels.shape[:2]
         down, across = (
             torch.arange(size) * cells // size for size, cells in zip((height, width), self.grid, strict=True)
@@ -106,7 +108,7 @@ class Pictured(Subject):
 
     def slopes(self, *, rows: int, steps: int) -> Tensor:
         """What each place adds, (questions, places)."""
-        found = picture_gradients(self.pixels, self.base, self.asked, rows=min(rows, AT_ONCE), steps=steps).flatten(1)
+        found = image_gradients(self.pixels, self.base, self.asked, rows=min(rows, AT_ONCE), steps=steps).flatten(1)
         return found.new_zeros(len(found), len(self.names)).index_add(1, self.cell.flatten(), found)
 
     def sizes(self) -> dict[str, int]:
@@ -130,7 +132,7 @@ class Sorted(Pictured):
     def __init__(self, run: ImageRun, one: Given, label: str | None = None):
         super().__init__(run.net, one, name=run.settings.model_name, folder=str(run.folder or ""))
         if label is not None and label not in run.labels:
-            raise UserError(f"the run knows no class {label!r}; {nearest(label, run.labels)}")
+            raise UserError(f"the run knows no class {label!r}; {did_you_mean(label, run.labels)}")
         self.classes, self.target = run.labels, 0
         self.target = int(self._chances().argmax()) if label is None else run.labels.index(label)
         self.labels = [run.labels[self.target]]

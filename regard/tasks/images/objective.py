@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from regard.tasks.classify.metrics import measures
 from regard.tasks.classify.objective import chances, class_loss
 from regard.tasks.image_augmentation import Augment
-from regard.training.objective import Term
+from regard.training.objective import LossTerm
 
-MODELS = {"attention": "regard.models.image_classifier"}
+MODELS = {"attention": "regard.models.image_classifier:ImageClassifierConfig"}
 AT_ONCE = 128
 
 
@@ -63,8 +63,8 @@ class See:
         seen = self.augment(self.pictures[indices], [self.seed, epoch, *indices[:2].tolist(), len(indices)])
         return PictureBatch(seen, torch.from_numpy(self.labels[indices].astype(np.int64)))
 
-    def loss(self, model: nn.Module, batch: PictureBatch) -> Mapping[str, Term]:
-        return {"classes": Term(class_loss(model(batch.pictures).logits, batch.labels, None))}
+    def loss(self, model: nn.Module, batch: PictureBatch) -> Mapping[str, LossTerm]:
+        return {"classes": LossTerm(class_loss(model(batch.pictures).logits, batch.labels, None))}
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         return measures(probabilities(model, self.valid), self.valid_labels)

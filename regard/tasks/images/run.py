@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from regard.config.messages import muted
 from regard.data import image_source
-from regard.data.labels import numbers
+from regard.data.labels import encode_labels
 from regard.errors import UserError
 from regard.tasks.base_run import Run
 from regard.tasks.classify.metrics import by_class, measures, most_frequent
@@ -42,26 +43,26 @@ class ImageRun(Run):
         """p(class) for each picture (n, side, side, 3) of bytes, (n, classes)."""
         return probabilities(self.net, pictures)
 
-    def predict(self, text: str | Path | Sequence[str | Path], say: Callable[[str], Any] = print) -> Any:
+    def predict(self, text: str | Path | Sequence[str | Path]) -> Any:
         """The class of a picture, or of each of several: files by their names."""
         one = isinstance(text, str | Path)
         made = []
         for path in [text] if isinstance(text, str | Path) else text:
-            source = image_source.files(path)
+            source = image_source.open_image_source(path)
             if len(source.names) > 1:
                 raise UserError(f"{path} holds {len(source.names):,} pictures; name one, or use `regard evaluate`")
-            row = self.probabilities(read(self, source, say).array)[0]
+            row = self.probabilities(read(self, source).array)[0]
             chances = {label: float(p) for label, p in zip(self.labels, row, strict=True)}
             made.append(Prediction(max(chances, key=chances.__getitem__), chances))
         return made[0] if one else made
 
-    def evaluate(self, data: str | Path, *, say: Callable[[str], Any] = print) -> dict[str, Any]:
+    def evaluate(self, data: str | Path) -> dict[str, Any]:
         """Accuracy, macro-F1 and loss on a folder with one subfolder a class, and the numbers of each class."""
         from regard.tasks.images.task import classes_of
 
-        found, names, _ = classes_of(data, self.settings.data, known(self), say)
+        found, names, _ = classes_of(data, self.settings.data, known(self))
         fits(self, found.array, data)
-        truth, chances = numbers(names, self.labels, str(data)), self.probabilities(found.array)
+        truth, chances = encode_labels(names, self.labels, str(data)), self.probabilities(found.array)
         measured: dict[str, Any] = {"rows": len(names), **measures(chances, truth)}
         measured["most_frequent"] = most_frequent(truth)
         return {**measured, "classes": by_class(chances, truth, self.labels)}
@@ -70,10 +71,11 @@ class ImageRun(Run):
         """What `regard heads` asks again and again: loss and accuracy on at most so many pictures, of all classes."""
         from regard.tasks.images.task import classes_of
 
-        found, names, _ = classes_of(files[0], self.settings.data, known(self), lambda line: None)
+        with muted():
+            found, names, _ = classes_of(files[0], self.settings.data, known(self))
         fits(self, found.array, files[0])
         chosen = np.unique(np.linspace(0, len(names) - 1, min(rows, len(names))).round().astype(int))
-        pictures, truth = found.array[chosen], numbers([names[i] for i in chosen], self.labels, str(files[0]))
+        pictures, truth = found.array[chosen], encode_labels([names[i] for i in chosen], self.labels, str(files[0]))
 
         def asked() -> dict[str, float]:
             said = measures(self.probabilities(pictures), truth)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,17 @@ from torch import nn
 
 from regard.config.settings import DataSettings, Settings
 from regard.data import image_files, image_source, tokenizer, train_valid_split
-from regard.data.labels import numbers
+from regard.data.labels import encode_labels
 from regard.data.tokenizer import Tokenizer
 from regard.errors import UserError
-from regard.models.linear_text_model import Fitted
+from regard.models.linear_text_model import FittedModel
 from regard.models.timm_backbone import seen
 from regard.tasks.caption.task import features, how_read, own, unchanged, width
 from regard.tasks.image_augmentation import Augment
 from regard.tasks.images.objective import MODELS, See
 from regard.tasks.images.run import ImageRun
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["MODELS", "own"]
 
@@ -83,42 +86,40 @@ def check_config(config: Mapping[str, Any]) -> None:
     _ = config["labels"][0], config["settings"]["data"]["size"]
 
 
-def read(settings: ImageSettings, source: Any, say: Callable[[str], Any]) -> Found:
+def read(settings: ImageSettings, source: Any) -> Found:
     """Decode the pictures, and set some of each class aside where no validation part is named."""
     if source is not None:
         raise UserError("pictures are read from a folder with one subfolder a class; give its name")
     data = settings.data
-    whole, names, backbone = classes_of(data.train, data, None, say)
+    whole, names, backbone = classes_of(data.train, data, None)
     unchanged(whole.array, settings.augment)
     classes = sorted(set(names))
-    truth = numbers(names, classes, data.train)
+    truth = encode_labels(names, classes, data.train)
     info: dict[str, Any] = {"name": Path(data.train).name, "fingerprint": whole.fingerprint, "notes": whole.notes}
     if data.valid is not None:
-        other, labels, _ = classes_of(data.valid, data, backbone, say)
-        valid, valid_truth = other.array, numbers(labels, classes, data.valid)
+        other, labels, _ = classes_of(data.valid, data, backbone)
+        valid, valid_truth = other.array, encode_labels(labels, classes, data.valid)
         pictures = whole.array
         about = {"name": Path(data.valid).name, "fingerprint": other.fingerprint, "rows": len(valid)}
     else:
-        kept, aside = train_valid_split.split(names, data.valid_fraction, settings.seed)
-        pictures, valid = image_files.part(whole.array, kept), image_files.part(whole.array, aside)
+        kept, aside = train_valid_split.split_indices(names, data.valid_fraction, settings.seed)
+        pictures, valid = image_files.take_rows(whole.array, kept), image_files.take_rows(whole.array, aside)
         truth, valid_truth = truth[kept], truth[aside]
         about = {"rows": len(aside), "split": data.valid_fraction}
-        say(f"{len(aside):,} of {len(whole):,} pictures set aside for validation")
+        logger.info(f"{len(aside):,} of {len(whole):,} pictures set aside for validation")
     both = {"train": {**info, "rows": len(pictures)}, "valid": about}
     return Found(pictures, truth, valid, valid_truth, classes, both, backbone)
 
 
-def classes_of(
-    path: str | Path, data: Any, known: str | None, say: Callable[[str], Any]
-) -> tuple[image_files.Pictures, list[str], str | None]:
+def classes_of(path: str | Path, data: Any, known: str | None) -> tuple[image_files.ImageArray, list[str], str | None]:
     """Pictures that can be read, as the model reads them by the settings of its data; the class of each; and the
     fingerprint of the backbone, which must be the one that is known."""
-    source, names, labels, notes = image_files.by_class(path, image_source.files(path))
-    found = image_source.read(source, names, data.size)
+    source, names, labels, notes = image_files.list_images_by_class(path, image_source.open_image_source(path))
+    found = image_source.read_images_or_features(source, names, data.size)
     for note in (*notes, *found.notes):
-        say(note)
+        logger.info(note)
     by_name = dict(zip(names, labels, strict=True))
-    array, fingerprint = seen(found.array, data, known, say)
+    array, fingerprint = seen(found.array, data, known)
     return replace(found, array=array), [by_name[name] for name in found.names], fingerprint
 
 
@@ -130,16 +131,14 @@ def facts(found: Found) -> dict[str, Any]:
 
 def words(settings: ImageSettings, found: Found) -> Tokenizer:
     """The names of the classes; pictures have no words."""
-    return tokenizer.train([name.replace(" ", "_") or "_" for name in found.classes], "spaces", 1_000_000)
+    return tokenizer.train_tokenizer([name.replace(" ", "_") or "_" for name in found.classes], "spaces", 1_000_000)
 
 
 def net(settings: ImageSettings, config: Mapping[str, Any]) -> nn.Module:
     return settings.model.build(len(config["labels"]), width(config))
 
 
-def task(
-    settings: ImageSettings, found: Found, words: Tokenizer, folder: Path, say: Callable[[str], Any], progress: bool
-) -> tuple[See, str]:
+def task(settings: ImageSettings, found: Found, words: Tokenizer, folder: Path, progress: bool) -> tuple[See, str]:
     data = settings.data
     shape: dict[str, Any] = {"batch": data.batch, "seed": settings.seed, "augment": settings.augment}
     job = See(found.pictures, found.labels, found.valid, found.valid_labels, **shape)
@@ -149,7 +148,7 @@ def task(
     )
 
 
-def fit(settings: ImageSettings, found: Found) -> tuple[Fitted, dict[str, float]]:
+def fit(settings: ImageSettings, found: Found) -> tuple[FittedModel, dict[str, float]]:
     raise NotImplementedError("every classifier of pictures is trained in steps")
 
 

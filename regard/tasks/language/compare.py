@@ -5,6 +5,7 @@ intervals are as if stretches were drawn one by one. All designs must cut the te
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -16,12 +17,14 @@ import torch
 
 from regard.data import chunks
 from regard.data.corpus import Corpus
-from regard.data.tokenizer import MASK, SPECIAL
-from regard.data.train_valid_split import duplicates
+from regard.data.tokenizer import MASK, SPECIAL_TOKENS
+from regard.data.train_valid_split import count_duplicates
 from regard.data.vocabulary import Vocabulary
 from regard.errors import UserError
-from regard.tasks.comparison import PARTS, Measure, Say, Scored, mean, stats_of
-from regard.tasks.language.run import objective
+from regard.tasks.comparison import ComparisonAdapter, PARTS, Measure, Scored, mean, stats_of
+from regard.tasks.language.objective import build_token_objective
+
+logger = logging.getLogger(__name__)
 
 MOST = 400
 """Stretches of the test text."""
@@ -29,7 +32,7 @@ VALID = 2**32 - 1
 """The epoch by which words are hidden for validation, and here."""
 SHOWN = 40
 """Tokens around a word that are shown."""
-MARK = SPECIAL[MASK]
+MARK = SPECIAL_TOKENS[MASK]
 LONG = 30
 """Characters from which on a line that stands in two parts is counted: short ones repeat in any text."""
 
@@ -38,46 +41,20 @@ def _perplexity(sums: np.ndarray) -> np.ndarray:
     return np.exp(np.minimum(mean(sums), 700.0))
 
 
-MEASURES = (
+METRICS = (
     Measure("loss", "min", "number", "nats a token (of masked or blank words: of those)", mean, top=math.inf),
     Measure("perplexity", "min", "number", "exp of the nats a token", _perplexity, top=math.inf),
 )
 
-JUDGED = False
-QUALITY = "nats a token"
 
 
-def deal(settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path, say: Say) -> dict[str, Any]:
-    """The last lines are for the test, those before for validation: a text goes on, and lines by chance would be known
-    from their neighbours."""
-    given = settings.data
-    lines = {"train": _lines(given.train, say)}
-    for part, files, size in (
-        ("test", test, share),
-        ("valid", None if given.valid is None else [given.valid], given.valid_fraction),
-    ):
-        if files is not None:
-            lines[part] = _lines(files, say)
-        else:
-            lines["train"], lines[part] = _cut(lines["train"], size)
-    for part, made in lines.items():
-        (folder / f"{part}.txt").write_text("".join(made), encoding="utf-8")
-    long = {part: [line for line in made if len(line) >= LONG] for part, made in lines.items()}
-    return {
-        "items": {part: len(lines[part]) for part in PARTS},
-        "repeated": {
-            "test in training": duplicates(long["train"], long["test"]),
-            "validation in training": duplicates(long["train"], long["valid"]),
-        },
-        "evidence": False,
-    }
 
 
-def _lines(files: Sequence[str], say: Say) -> list[str]:
-    found, notes = chunks.find(files)
+def _lines(files: Sequence[str]) -> list[str]:
+    found, notes = chunks.find_text_files(files)
     for note in notes:
-        say(note)
-    blocks = (block.data.decode("utf-8", "replace") for file in found for block in chunks.blocks(file))
+        logger.info(note)
+    blocks = (block.data.decode("utf-8", "replace") for file in found for block in chunks.read_blocks(file))
     return "".join(blocks).splitlines(keepends=True)
 
 
@@ -90,63 +67,30 @@ def _cut(lines: list[str], share: float) -> tuple[list[str], list[str]]:
     return lines[:at], lines[at:]
 
 
-def data(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
-    files = {"train": [str(folder / "train.txt")], "valid": str(folder / "valid.txt")}
-    return {**files, "cache": str(folder / "tokens")}  # once for all runs
 
 
-def score(run: Any, folder: Path, say: Say) -> Scored:
-    text, learnt, edges = _stretches(run, folder)
-    rows = []
-    for start, stop in pairwise(edges):
-        found = learnt.evaluate(run.net, text.part(start, stop))
-        rows.append((found["loss"] * (stop - start), stop - start))
-    stats = np.array(rows, np.float64)
-    said = [{"loss": nats / count, "tokens": int(count)} for nats, count in rows]
-    return Scored({"loss": stats, "perplexity": stats}, said)
 
 
 def _stretches(run: Any, folder: Path) -> tuple[Corpus, Any, list[int]]:
     """The test text, what was learnt, and where stretches begin and end."""
-    text = Corpus.of(
+    text = Corpus.from_texts(
         (folder / "test.txt").read_text(encoding="utf-8"), run.words, documents=run.settings.data.documents
     )
-    learnt = objective(run.settings, Vocabulary(run.words))
-    count = min(MOST, text.tokens // learnt.length)
+    learnt = build_token_objective(run.settings, Vocabulary(run.words))
+    count = min(MOST, text.num_tokens // learnt.length)
     if count < 2:
         raise UserError(
-            f"the test text has {text.tokens:,} tokens; at least two windows of {learnt.length:,} are wanted"
+            f"the test text has {text.num_tokens:,} tokens; at least two windows of {learnt.length:,} are wanted"
         )
-    return text, learnt, np.linspace(0, text.tokens, count + 1).astype(int).tolist()
+    return text, learnt, np.linspace(0, text.num_tokens, count + 1).astype(int).tolist()
 
 
-def ask(run: Any, folder: Path, count: int) -> list[Callable[[], Any]]:
-    """The chances of the next word (or of those in blanks) after a window."""
-    text = Corpus.of((folder / "valid.txt").read_text(encoding="utf-8"), run.words)
-    length = min(run.settings.data.block, text.tokens)
-    starts = np.linspace(0, text.tokens - length, count).astype(int)
-
-    def one(start: int) -> Any:
-        ids = torch.from_numpy(text.read(np.array([start]), length))
-        with torch.no_grad():
-            return run.net(ids, places=torch.tensor([length - 1]))
-
-    return [lambda start=int(start): one(start) for start in starts]
 
 
-def look(run: Any, folder: Path, item: int, faithful: bool) -> dict[str, Any] | None:
-    return None  # what is looked at is one word of a stretch, which `items` chooses
 
 
-def quality(file: Path) -> np.ndarray:
-    nats = stats_of(file, "loss")
-    return -nats[:, 0] / nats[:, 1]
 
 
-def items(folder: Path, numbers: Sequence[int], runs: Sequence[Any]) -> list[dict[str, Any]]:
-    """Of each stretch the word of which the runs think most differently: what stands before it, and what each says."""
-    read = [_stretches(run, folder) for run in runs]
-    return [_word(runs, read, number) for number in numbers]
 
 
 def _word(runs: Sequence[Any], read: Sequence[tuple[Corpus, Any, list[int]]], number: int) -> dict[str, Any]:
@@ -156,7 +100,7 @@ def _word(runs: Sequence[Any], read: Sequence[tuple[Corpus, Any, list[int]]], nu
     if {run.objective for run in runs} not in ({"causal"}, {"masked"}, {"blank"}):
         return told
     batches = [
-        made.batch(t.part(*e[number : number + 2]), np.zeros(1, int), np.zeros(1, int), VALID) for t, made, e in read
+        made.batch(t.slice(*e[number : number + 2]), np.zeros(1, int), np.zeros(1, int), VALID) for t, made, e in read
     ]
     first = batches[0]
     if any(not torch.equal(b.ids, first.ids) or not torch.equal(b.targets, first.targets) for b in batches):
@@ -191,3 +135,69 @@ def _logs(net: Any, batch: Any, places: torch.Tensor) -> torch.Tensor:
 
 def _spelled(run: Any, id: int) -> str:
     return run.speller.text([id]).replace("\n", "⏎").strip() or run.words.token(id)
+
+
+class LanguageComparison(ComparisonAdapter):
+    metrics = METRICS
+    quality_name = "nats a token"
+
+    def split_data(self, settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path) -> dict[str, Any]:
+        """The last lines are for the test, those before for validation: a text goes on, and lines by chance would be known
+        from their neighbours."""
+        given = settings.data
+        lines = {"train": _lines(given.train)}
+        for part, files, size in (
+            ("test", test, share),
+            ("valid", None if given.valid is None else [given.valid], given.valid_fraction),
+        ):
+            if files is not None:
+                lines[part] = _lines(files)
+            else:
+                lines["train"], lines[part] = _cut(lines["train"], size)
+        for part, made in lines.items():
+            (folder / f"{part}.txt").write_text("".join(made), encoding="utf-8")
+        long = {part: [line for line in made if len(line) >= LONG] for part, made in lines.items()}
+        return {
+            "items": {part: len(lines[part]) for part in PARTS},
+            "repeated": {
+                "test in training": count_duplicates(long["train"], long["test"]),
+                "validation in training": count_duplicates(long["train"], long["valid"]),
+            },
+            "evidence": False,
+        }
+
+    def data_settings(self, folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
+        files = {"train": [str(folder / "train.txt")], "valid": str(folder / "valid.txt")}
+        return {**files, "cache": str(folder / "tokens")}  # once for all runs
+
+    def score(self, run: Any, folder: Path) -> Scored:
+        text, learnt, edges = _stretches(run, folder)
+        rows = []
+        for start, stop in pairwise(edges):
+            found = learnt.evaluate(run.net, text.slice(start, stop))
+            rows.append((found["loss"] * (stop - start), stop - start))
+        stats = np.array(rows, np.float64)
+        said = [{"loss": nats / count, "tokens": int(count)} for nats, count in rows]
+        return Scored({"loss": stats, "perplexity": stats}, said)
+
+    def latency_queries(self, run: Any, folder: Path, count: int) -> list[Callable[[], Any]]:
+        """The chances of the next word (or of those in blanks) after a window."""
+        text = Corpus.from_texts((folder / "valid.txt").read_text(encoding="utf-8"), run.words)
+        length = min(run.settings.data.block_size, text.num_tokens)
+        starts = np.linspace(0, text.num_tokens - length, count).astype(int)
+
+        def one(start: int) -> Any:
+            ids = torch.from_numpy(text.read(np.array([start]), length))
+            with torch.no_grad():
+                return run.net(ids, places=torch.tensor([length - 1]))
+
+        return [lambda start=int(start): one(start) for start in starts]
+
+    def item_quality(self, file: Path) -> np.ndarray:
+        nats = stats_of(file, "loss")
+        return -nats[:, 0] / nats[:, 1]
+
+    def describe_items(self, folder: Path, numbers: Sequence[int], runs: Sequence[Any]) -> list[dict[str, Any]]:
+        """Of each stretch the word of which the runs think most differently: what stands before it, and what each says."""
+        read = [_stretches(run, folder) for run in runs]
+        return [_word(runs, read, number) for number in numbers]

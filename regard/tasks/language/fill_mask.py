@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from regard.data.tokenizer import BOS, MASK, SEP, SPECIAL
+from regard.data.tokenizer import BOS, MASK, SEP, SPECIAL_TOKENS
 from regard.decoding import Sampling, mask_filling
 from regard.errors import UserError
 from regard.tasks.language.generate_text import NEVER
@@ -14,7 +14,9 @@ from regard.tasks.language.generate_text import NEVER
 if TYPE_CHECKING:
     from regard.tasks.language.run import LanguageModel
 
-MARK = SPECIAL[MASK]
+logger = logging.getLogger(__name__)
+
+MARK = SPECIAL_TOKENS[MASK]
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,7 @@ class Filled:
         return asdict(self)
 
 
-def guesses(
-    run: LanguageModel, text: str, *, top: int, tokens: int, seed: int, say: Callable[[str], Any]
-) -> list[list[Filled]]:
+def guesses(run: LanguageModel, text: str, *, top: int, tokens: int, seed: int) -> list[list[Filled]]:
     """For each [MASK] of the text the likeliest guesses."""
     parts = text.split(MARK)
     if len(parts) < 2:
@@ -42,15 +42,13 @@ def guesses(
     else:
         ids = [run.words.encode(part).ids for part in parts]
     if run.objective == "span":
-        found = [_spans(run, ids, top, tokens, seed, say)]
+        found = [_spans(run, ids, top, tokens, seed)]
     else:
-        found = _words(run, ids, top, say)
+        found = _words(run, ids, top)
     return [[_filled(run, parts, place, guess) for guess in row] for place, row in enumerate(found)]
 
 
-def _words(
-    run: LanguageModel, parts: list[list[int]], top: int, say: Callable[[str], Any]
-) -> list[list[mask_filling.Guess]]:
+def _words(run: LanguageModel, parts: list[list[int]], top: int) -> list[list[mask_filling.Guess]]:
     whole = list(parts[0])
     for part in parts[1:]:
         whole += [MASK, *part]
@@ -58,13 +56,13 @@ def _words(
         whole = [BOS, *whole, SEP]
     block = run.settings.data.block
     if len(whole) > block:
-        say(f"the text has {len(whole):,} tokens; the model sees the {block} around each {MARK}, as in training")
-    return mask_filling.words(run.net, whole, top=top, never=range(len(SPECIAL)), window=block)
+        logger.info(
+            f"the text has {len(whole):,} tokens; the model sees the {block} around each {MARK}, as in training"
+        )
+    return mask_filling.words(run.net, whole, top=top, never=range(len(SPECIAL_TOKENS)), window=block)
 
 
-def _spans(
-    run: LanguageModel, parts: list[list[int]], top: int, tokens: int, seed: int, say: Callable[[str], Any]
-) -> list[mask_filling.Guess]:
+def _spans(run: LanguageModel, parts: list[list[int]], top: int, tokens: int, seed: int) -> list[mask_filling.Guess]:
     if len(parts) > 2:
         raise UserError(f"a model of spans fills one {MARK}, and the text has {len(parts) - 1}; fill one after another")
     prefix, suffix = parts
@@ -75,7 +73,7 @@ def _spans(
         before = max(room - len(suffix), room // 2)
         prefix = prefix[-before:] if before else []
         suffix = suffix[: room - len(prefix)]
-        say(f"the text is longer than a window of {block} tokens: the model sees what is near the {MARK}")
+        logger.info(f"the text is longer than a window of {block} tokens: the model sees what is near the {MARK}")
     drawn = Sampling(seed=seed)
     return mask_filling.spans(run.writer(), prefix, suffix, top=top, tokens=tokens, sampling=drawn, never=NEVER)
 

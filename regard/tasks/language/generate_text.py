@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from regard.data.tokenizer import EOS, MASK, SPECIAL
+from regard.data.tokenizer import EOS, MASK, SPECIAL_TOKENS
 from regard.decoding import Sampling
 from regard.decoding.context_window import places
 
 if TYPE_CHECKING:
     from regard.tasks.language.run import LanguageModel
 
-NEVER = [i for i in range(len(SPECIAL)) if i != EOS]
+logger = logging.getLogger(__name__)
+
+NEVER = [i for i in range(len(SPECIAL_TOKENS)) if i != EOS]
 """Special tokens are no words, so none is written; [EOS] ends a text."""
 
 Heard = Callable[[int, int, str], Any]
@@ -48,13 +51,12 @@ def generate(
     window: int | None,
     precision: str,
     heard: Heard | None,
-    say: Callable[[str], Any],
 ) -> list[list[Said]]:
     """A model sees as much at once as a window of its training held, unless told otherwise."""
     seen = window or run.settings.data.block
     ids = [begin(run, prompt) for prompt in prompts]
     if run.objective == "span":
-        ids, tokens = _kept_in_sight(run, ids, tokens, seen, say)
+        ids, tokens = _kept_in_sight(run, ids, tokens, seen)
     texts = {(p, s): run.speller.after(prompt) for p, prompt in enumerate(prompts) for s in range(samples)}
     said: dict[tuple[int, int], list[str]] = {place: [] for place in texts}
 
@@ -94,18 +96,16 @@ def begin(run: LanguageModel, prompt: str) -> list[int]:
     return [EOS, *ids] if run.config["data"]["train"].get("documents", 1) > 1 or not ids else ids
 
 
-def _kept_in_sight(
-    run: LanguageModel, rows: list[list[int]], tokens: int, window: int, say: Callable[[str], Any]
-) -> tuple[list[list[int]], int]:
+def _kept_in_sight(run: LanguageModel, rows: list[list[int]], tokens: int, window: int) -> tuple[list[list[int]], int]:
     """Prompts of a model of spans and how many tokens may follow them, such that its window never slides: the masks,
     which tell it that a span is wanted, would be lost."""
     window = min(window, places(run.net) or window)
     most = min(tokens, max(1, window // 2))  # the longest span of training
     if most < tokens:
-        say(f"a model of spans writes half of a window of {window} tokens at most: {most} instead of {tokens}")
+        logger.info(f"a model of spans writes half of a window of {window} tokens at most: {most} instead of {tokens}")
     room = max(2, window - most)
     if any(len(row) > room for row in rows):
-        say(f"a prompt is longer than a window of {window} tokens has room for: the model sees the end of it")
+        logger.info(f"a prompt is longer than a window of {window} tokens has room for: the model sees the end of it")
     return [row[-room:] for row in rows], most
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from regard.data.tokenizer import BOS, EOS, MASK, SEP, SPECIAL
+from regard.data.tokenizer import BOS, EOS, MASK, SEP, SPECIAL_TOKENS
 from regard.errors import UserError
 from regard.explain.build import seen_by
 from regard.explain.interventions import Change
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from regard.tasks.classify.look import Look
     from regard.tasks.language.run import LanguageModel
 
-MARK = SPECIAL[MASK]
+MARK = SPECIAL_TOKENS[MASK]
 
 
 def look(
@@ -86,7 +86,7 @@ def _with_masks(run: LanguageModel, text: str) -> tuple[Reading, list[str]]:
 
 def _tokens(run: LanguageModel, text: str, at: int, word: int) -> Any:
     encoding = run.words.encode(text)
-    words = [word + int(w) for w in encoding.words]
+    words = [word + int(w) for w in encoding.word_ids]
     made = [
         {"text": text[a:b] or run.words.token(i), "start": at + a, "end": at + b, "word": w, "special": False}
         for i, (a, b), w in zip(encoding.ids, encoding.offsets, words, strict=True)
@@ -116,7 +116,7 @@ def _cut(
                 return found[0]
         return None
 
-    never = tuple(i for i in range(len(SPECIAL)) if i != EOS)
+    never = tuple(i for i in range(len(SPECIAL_TOKENS)) if i != EOS)
     tokens = [dict(token) for token in tokens]
 
     def word(id: int) -> str:

@@ -1,64 +1,106 @@
-"""Model language: windows of one stream of tokens, in an order that hangs on (seed, epoch) alone; what is learnt from a
-window is the objective's."""
+"""Train a language model on windows of one stream of tokens. The order of the windows depends on (seed, epoch) only."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import ModuleType
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from torch import nn
 
 from regard.data.corpus import Corpus
+from regard.data.vocabulary import Vocabulary
 from regard.errors import UserError
-from regard.tasks.language.objectives import causal, cloze, masked, span
-from regard.tasks.language.objectives.token_objective import Objective, WordBatch
-from regard.training.objective import Term
+from regard.tasks.language.objectives import OBJECTIVES, SLIDING
+from regard.tasks.language.objectives.token_objective import TokenObjective, WordBatch
+from regard.tasks.language.settings import LanguageSettings
+from regard.training.objective import LossTerm
 
-MODELS = {
-    "gpt": "regard.models.gpt",
-    "ngram-gpt": "regard.models.ngram_gpt",
-    "bert": "regard.models.bert",
-    "preln-bert": "regard.models.preln_bert",
-    "birnn": "regard.models.birnn",
-    "cnn": "regard.models.causal_cnn",
-}
-OBJECTIVES: dict[str, ModuleType] = {"causal": causal, "masked": masked, "blank": cloze, "span": span}
+MAX_LOGITS = 1 << 25  # of one batch in evaluation
 
 
-class Language:
-    """The task that the loop trains on."""
+class LanguageObjective:
+    """The objective of the training loop.
+
+    Args:
+        train: The training text.
+        valid: The validation text.
+        token_objective: What is predicted in each window.
+        block_size: Tokens of a window.
+        batch_tokens: Tokens of a batch.
+        seed: Seed of the order of the windows.
+    """
 
     monitor = "loss"
     mode: Literal["max", "min"] = "min"
 
-    def __init__(self, train: Corpus, valid: Corpus, objective: Objective, *, block: int, batch_tokens: int, seed: int):
-        self.train, self.valid, self.objective, self.seed = train, valid, objective, seed
-        self.rows = max(1, batch_tokens // block)
+    def __init__(
+        self,
+        train: Corpus,
+        valid: Corpus,
+        token_objective: TokenObjective,
+        *,
+        block_size: int,
+        batch_tokens: int,
+        seed: int,
+    ):
+        self.train, self.valid, self.token_objective, self.seed = train, valid, token_objective, seed
+        self.batch_size = max(1, batch_tokens // block_size)
         for part, corpus in (("training", train), ("validation", valid)):
-            if corpus.tokens < objective.length:
+            if corpus.num_tokens < token_objective.length:
                 raise UserError(
-                    f"the {part} part has {corpus.tokens:,} tokens, and a window of data.block={block} takes "
-                    f"{objective.length:,}; give more text, or a smaller block (--block {max(corpus.tokens // 4, 1)})"
+                    f"the {part} part has {corpus.num_tokens:,} tokens, but one window of "
+                    f"data.block_size={block_size} needs {token_objective.length:,}; use more text, or "
+                    f"--block-size {max(corpus.num_tokens // 4, 1)}"
                 )
 
     def offset(self, epoch: int) -> int:
-        """Where the first window of an epoch starts: windows are cut anew each time."""
-        free = self.train.tokens - self.objective.length
-        return int(np.random.default_rng((self.seed, epoch)).integers(0, min(self.objective.step, free + 1)))
+        """Where the first window of an epoch starts. Each epoch starts at another token."""
+        free = self.train.num_tokens - self.token_objective.length
+        return int(np.random.default_rng((self.seed, epoch)).integers(0, min(self.token_objective.step, free + 1)))
 
     def plan(self, epoch: int) -> list[np.ndarray]:
-        length, step = self.objective.length, self.objective.step
-        count = (self.train.tokens - self.offset(epoch) - length) // step + 1
+        length, step = self.token_objective.length, self.token_objective.step
+        count = (self.train.num_tokens - self.offset(epoch) - length) // step + 1
         order = np.random.default_rng((self.seed, epoch, 1)).permutation(count)
-        return [order[i : i + self.rows] for i in range(0, count, self.rows)]
+        return [order[i : i + self.batch_size] for i in range(0, count, self.batch_size)]
 
     def batch(self, indices: np.ndarray, epoch: int) -> WordBatch:
-        return self.objective.batch(self.train, self.offset(epoch) + indices * self.objective.step, indices, epoch)
+        starts = self.offset(epoch) + indices * self.token_objective.step
+        return self.token_objective.batch(self.train, starts, indices, epoch)
 
-    def loss(self, model: nn.Module, batch: Any) -> Mapping[str, Term]:
-        return self.objective.loss(model, batch)
+    def loss(self, model: nn.Module, batch: WordBatch) -> Mapping[str, LossTerm]:
+        return self.token_objective.loss(model, batch)
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
-        return self.objective.evaluate(model, self.valid)
+        return self.token_objective.evaluate(model, self.valid)
+
+
+def build_token_objective(
+    settings: LanguageSettings, vocabulary: Vocabulary, stride: int | None = None
+) -> TokenObjective:
+    """Build the objective that the settings name.
+
+    Args:
+        settings: The settings of a run.
+        vocabulary: Its vocabulary.
+        stride: Replaces the stride of the settings.
+    """
+    data = settings.data
+    return OBJECTIVES[settings.objective](
+        settings.corruption,
+        vocabulary,
+        block=data.block_size,
+        stride=stride or data.stride or data.block_size,
+        rows=max(1, min(2 * data.batch_tokens, MAX_LOGITS // vocabulary.size) // data.block_size),
+        seed=settings.seed,
+    )
+
+
+def check_stride(objective: str, stride: int | None) -> None:
+    """Raise UserError if there is a stride and the objective does not use it."""
+    if stride is not None and objective not in SLIDING:
+        raise UserError(
+            f"--stride {stride} has no effect for the objective {objective!r}, which evaluates each window once; leave "
+            f"it out (it is for {' and '.join(SLIDING)})"
+        )

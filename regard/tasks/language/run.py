@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,18 +17,17 @@ from regard.errors import UserError
 from regard.tasks.base_run import Run
 from regard.tasks.language.fill_mask import Filled, guesses
 from regard.tasks.language.generate_text import Heard, Said, generate
-from regard.tasks.language.objective import OBJECTIVES
-from regard.tasks.language.objectives.token_objective import Objective
+from regard.tasks.language.objective import build_token_objective, check_stride
+from regard.tasks.language.objectives import SLIDING
 
-MOST_LOGITS = 1 << 25  # of one batch in an evaluation
+logger = logging.getLogger(__name__)
+
 VERBS = {
     "causal": ("evaluate", "generate", "look"),
     "masked": ("evaluate", "fill", "look"),
     "blank": ("evaluate", "fill"),
     "span": ("evaluate", "generate", "fill", "look"),
 }
-SLIDING = ("causal", "blank")
-"""Objectives that are scored by a window that slides; of the others each window is taken once, with words missing."""
 UNKNOWN = 0.01  # the share of words not known from which it is said
 
 
@@ -73,7 +73,6 @@ class LanguageModel(Run):
         window: int | None = None,
         precision: str = "float32",
         heard: Heard | None = None,
-        say: Callable[[str], Any] = print,
     ) -> list[list[Said]]:
         """Write on from each prompt, n times, in one batch. The same seed writes the same, whatever the batch. `heard`
         is told the words as they become whole; `window` is how many tokens the model sees at once; `say` is told where
@@ -88,16 +87,13 @@ class LanguageModel(Run):
             window=window,
             precision=precision,
             heard=heard,
-            say=say,
         )
 
-    def fill(
-        self, text: str, *, top: int = 10, tokens: int = 32, seed: int = 0, say: Callable[[str], Any] = print
-    ) -> list[list[Filled]]:
+    def fill(self, text: str, *, top: int = 10, tokens: int = 32, seed: int = 0) -> list[list[Filled]]:
         """For each [MASK] of the text the likeliest words with their chances. A model of spans writes the one span of
         at most so many tokens that is missing."""
         self._must("fill")
-        return guesses(self, text, top=top, tokens=tokens, seed=seed, say=say)
+        return guesses(self, text, top=top, tokens=tokens, seed=seed)
 
     def look(self, text: str, **how: Any) -> Any:
         """What the next word, or the one at [MASK], regards; what can be said besides stands at look_language.look."""
@@ -113,18 +109,16 @@ class LanguageModel(Run):
                 f"{', '.join(name for name, verbs in VERBS.items() if verb in verbs)}"
             )
 
-    def evaluate(
-        self, data: str | Path | list[str | Path], *, stride: int | None = None, say: Callable[[str], Any] = print
-    ) -> dict[str, Any]:
+    def evaluate(self, data: str | Path | list[str | Path], *, stride: int | None = None) -> dict[str, Any]:
         """Nats a token, perplexity and bits on files or folders of text, as on the validation part: by a window that
         moves `stride` tokens at a time. A smaller stride gives each token more to look at, and takes longer. `unknown`
         is the share of [UNK] among what is scored, where the tokenizer does not know every text."""
         with tempfile.TemporaryDirectory() as place:
             cut = self.settings.data.documents
-            text = corpus.build(data, self.words, place, documents=cut, say=say, progress=False)
+            text = corpus.build_corpus(data, self.words, place, documents=cut, progress=False)
             found = self._measured(text, stride)
         if found.get("unknown", 0.0) > UNKNOWN:
-            say(
+            logger.info(
                 f"{found['unknown']:.1%} of the tokens are not in the vocabulary and count as [UNK], which is easier "
                 "to guess than what stood there: compare the perplexity with that of the same vocabulary only"
             )
@@ -132,41 +126,19 @@ class LanguageModel(Run):
 
     def perplexity(self, text: str | Sequence[str], *, stride: int | None = None) -> float:
         """Of texts as they are given; where words are missing, of these."""
-        given = corpus.Corpus.of(text, self.words, documents=self.settings.data.documents)
+        given = corpus.Corpus.from_texts(text, self.words, documents=self.settings.data.documents)
         return self._measured(given, stride)["perplexity"]
 
     def _measured(self, text: corpus.Corpus, stride: int | None) -> dict[str, Any]:
-        block = self.settings.data.block
-        if stride is not None and self.objective not in SLIDING:
-            raise UserError(f"a stride of {stride} {no_stride(self.objective)}")
+        block = self.settings.data.block_size
+        check_stride(self.objective, stride)
         if stride is not None and not 1 <= stride <= block:
             raise UserError(f"the stride lies between 1 and the block of training, {block}, and was given {stride}")
-        made = objective(self.settings, Vocabulary(self.words), stride)
+        made = build_token_objective(self.settings, Vocabulary(self.words), stride)
         least = 1 if self.objective in SLIDING else made.length  # a sliding window can be shorter
-        if text.tokens < least:
-            raise UserError(f"the text has {text.tokens:,} tokens, and a window takes {least:,}; give more of it")
-        shape = {"tokens": text.tokens, "block": block}
+        if text.num_tokens < least:
+            raise UserError(f"the text has {text.num_tokens:,} tokens, and a window takes {least:,}; give more of it")
+        shape = {"tokens": text.num_tokens, "block": block}
         if self.objective in SLIDING:
             shape["stride"] = stride or self.settings.data.stride or block
         return {**shape, **made.evaluate(self.net, text)}
-
-
-def no_stride(objective: str) -> str:
-    """Why a stride is refused."""
-    return (
-        f"says nothing to the objective {objective!r}, of which each window is scored once; leave it out (it is for "
-        f"{' and '.join(SLIDING)})"
-    )
-
-
-def objective(settings: Any, vocabulary: Vocabulary, stride: int | None = None) -> Objective:
-    """What is learnt, as the settings say."""
-    data = settings.data
-    return OBJECTIVES[settings.objective].OBJECTIVE(
-        settings.corruption,
-        vocabulary,
-        block=data.block,
-        stride=stride or data.stride or data.block,
-        rows=max(1, min(2 * data.batch_tokens, MOST_LOGITS // vocabulary.size) // data.block),
-        seed=settings.seed,
-    )

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.data.batches import pad, plan
-from regard.data.facts import Pattern
-from regard.data.paraphrase import encode_names, prompts
-from regard.data.tokenizer import BOS, EOS, SEP, SPECIAL, UNK, Tokenizer
+from regard.data.batches import pad_rows, plan_batches
+from regard.data.facts import QuestionPattern
+from regard.data.paraphrase import encode_names, build_prompts
+from regard.data.tokenizer import BOS, EOS, SEP, SPECIAL_TOKENS, UNK, Tokenizer
 from regard.decoding import GREEDY, Writer
 
 LONGEST = 24  # tokens of an answer
-NEVER = [i for i in range(len(SPECIAL)) if i != EOS]
+NEVER = [i for i in range(len(SPECIAL_TOKENS)) if i != EOS]
 
 
 @dataclass(frozen=True)
@@ -28,25 +28,25 @@ class Guess:
     signals: list[float]
 
 
-Asked = Sequence[Pattern]
+Asked = Sequence[QuestionPattern]
 
 
 def say(model: nn.Module, words: Tokenizer, patterns: Asked, names: Sequence[str], form: str = "name") -> list[str]:
     """The likeliest answer, word by word."""
-    return [words.decode(ids).strip() for ids in _written(model, prompts(patterns, names, words, form))]
+    return [words.decode(ids).strip() for ids in _written(model, build_prompts(patterns, names, words, form))]
 
 
 def ask(model: nn.Module, words: Tokenizer, patterns: Asked, names: Sequence[str], form: str = "name") -> list[Guess]:
     """Answers with signals: the log chance of the answer and of its least likely token; and, where the name comes
     first, how likely it is, a token, and the odds that it is a stranger's."""
-    starts = prompts(patterns, names, words, form)
+    starts = build_prompts(patterns, names, words, form)
     written = _written(model, starts)
     asked = list(names)
     known = encode_names(list(set(asked)), words)
     rows = [[*p, *ids, EOS] for p, ids in zip(starts, written, strict=True)]
     found: dict[int, Guess] = {}
-    for indices in plan([len(row) for row in rows], 8192, seed=0, epoch=0, shuffle=False):
-        ids, _ = pad([rows[i] for i in indices])
+    for indices in plan_batches([len(row) for row in rows], 8192, seed=0, epoch=0, shuffle=False):
+        ids, _ = pad_rows([rows[i] for i in indices])
         given = torch.from_numpy(ids)
         log = _log_chances(model, given[:, :-1])
         each = log.gather(-1, given[:, 1:, None])[..., 0]
@@ -62,7 +62,7 @@ def ask(model: nn.Module, words: Tokenizer, patterns: Asked, names: Sequence[str
 
 @torch.no_grad()
 def represent(
-    model: nn.Module, words: Tokenizer, pattern: Pattern, names: Sequence[str], form: str = "name"
+    model: nn.Module, words: Tokenizer, pattern: QuestionPattern, names: Sequence[str], form: str = "name"
 ) -> np.ndarray:
     """What the model knows at the end of each name, (n, dim), of length one; where names stand inside the question, at
     the end of that."""
@@ -70,10 +70,10 @@ def represent(
     if form == "name":
         rows = [[BOS, *encoded[name], SEP] for name in names]
     else:
-        rows = prompts([pattern] * len(names), names, words, form)
+        rows = build_prompts([pattern] * len(names), names, words, form)
     found = np.empty((len(rows), 0), np.float32)
-    for indices in plan([len(row) for row in rows], 8192, seed=0, epoch=0, shuffle=False):
-        ids, mask = pad([rows[i] for i in indices])
+    for indices in plan_batches([len(row) for row in rows], 8192, seed=0, epoch=0, shuffle=False):
+        ids, mask = pad_rows([rows[i] for i in indices])
         states = model.states(torch.from_numpy(ids))  # type: ignore[operator]
         last = states[torch.arange(len(ids)), torch.from_numpy(mask.sum(1) - 1)].numpy()
         found = found if found.shape[1] else np.empty((len(rows), last.shape[1]), np.float32)

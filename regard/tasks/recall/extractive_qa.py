@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from regard.data import counter_rng
-from regard.data.batches import pad, plan
-from regard.data.qa_pages import LONGEST, Page
+from regard.data.batches import pad_rows, plan_batches
+from regard.data.qa_pages import MAX_ANSWER_WORDS, Passage
 from regard.data.tokenizer import UNK
-from regard.training.objective import Term
+from regard.training.objective import LossTerm
 
 _HIDE = 41
 
@@ -50,8 +50,8 @@ class Pointing:
 
     def __init__(
         self,
-        train: Sequence[Page],
-        valid: Sequence[Page],
+        train: Sequence[Passage],
+        valid: Sequence[Passage],
         answers: Sequence[str],
         *,
         batch_tokens: int,
@@ -62,7 +62,7 @@ class Pointing:
         self.batch_tokens, self.seed, self.drop = batch_tokens, seed, drop
 
     def plan(self, epoch: int) -> list[np.ndarray]:
-        return plan([len(page) for page in self.train], self.batch_tokens, seed=self.seed, epoch=epoch)
+        return plan_batches([len(page) for page in self.train], self.batch_tokens, seed=self.seed, epoch=epoch)
 
     def batch(self, indices: np.ndarray, epoch: int) -> PageBatch:
         made = collate([self.train[i] for i in indices])
@@ -72,12 +72,12 @@ class Pointing:
         made.ids[torch.from_numpy(hidden)] = UNK
         return made
 
-    def loss(self, model: nn.Module, batch: PageBatch) -> Mapping[str, Term]:
+    def loss(self, model: nn.Module, batch: PageBatch) -> Mapping[str, LossTerm]:
         row, first, last = batch.spans.unbind(1)
         weights = pointed(model, batch)
         each = weights[row, 0, first] * weights[row, 1, last]
         whole = torch.zeros(len(batch.ids), dtype=each.dtype, device=each.device).index_add(0, row, each)
-        return {"answers": Term(-whole.clamp_min(1e-9).log().sum())}
+        return {"answers": LossTerm(-whole.clamp_min(1e-9).log().sum())}
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module) -> Mapping[str, float]:
@@ -107,11 +107,11 @@ def pointed(model: nn.Module, batch: PageBatch) -> Tensor:
 
 
 @torch.no_grad()
-def read(model: nn.Module, pages: Sequence[Page], *, batch_tokens: int = 8192, most: int = LONGEST) -> list[Pointed]:
+def read(model: nn.Module, pages: Sequence[Passage], *, batch_tokens: int = 8192, most: int = MAX_ANSWER_WORDS) -> list[Pointed]:
     """What the model points at on each page: the likeliest span of at most `most` words."""
     device = next(model.parameters()).device
     found: dict[int, Pointed] = {}
-    for indices in plan([len(page) for page in pages], batch_tokens, seed=0, epoch=0, shuffle=False):
+    for indices in plan_batches([len(page) for page in pages], batch_tokens, seed=0, epoch=0, shuffle=False):
         made = collate([pages[i] for i in indices])
         moved: dict[str, Any] = {k: v.to(device) for k, v in vars(made).items() if isinstance(v, Tensor)}
         batch = PageBatch(**moved, tokens=made.tokens)
@@ -132,9 +132,9 @@ def read(model: nn.Module, pages: Sequence[Page], *, batch_tokens: int = 8192, m
     return [found[i] for i in range(len(pages))]
 
 
-def collate(pages: Sequence[Page]) -> PageBatch:
-    ids, mask = pad([page.ids for page in pages])
-    shapes, own = pad([page.shapes for page in pages])[0], pad([page.own for page in pages])[0]
+def collate(pages: Sequence[Passage]) -> PageBatch:
+    ids, mask = pad_rows([page.ids for page in pages])
+    shapes, own = pad_rows([page.shapes for page in pages])[0], pad_rows([page.own for page in pages])[0]
     place = np.arange(ids.shape[1])
     allowed = mask & ((place >= np.array([page.start for page in pages])[:, None]) | (place == 0))
     spans = [(row, s, e) for row, page in enumerate(pages) for s, e in page.spans]

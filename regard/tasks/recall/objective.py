@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.data.batches import pad, plan
-from regard.data.paraphrase import Item, Rewriter
-from regard.training.objective import Term
+from regard.data.batches import pad_rows, plan_batches
+from regard.data.paraphrase import QAExample, Paraphraser
+from regard.training.objective import LossTerm
 
 Scored = Callable[[nn.Module], Mapping[str, float]]
 
@@ -40,33 +40,33 @@ class Recall:
     monitor = "exact"
     mode: Literal["max", "min"] = "max"
 
-    def __init__(self, items: Rewriter, scored: Scored, *, batch_tokens: int, seed: int):
+    def __init__(self, items: Paraphraser, scored: Scored, *, batch_tokens: int, seed: int):
         self.items, self.scored, self.batch_tokens, self.seed = items, scored, batch_tokens, seed
-        self._kept: tuple[int, list[Item]] | None = None
+        self._kept: tuple[int, list[QAExample]] | None = None
 
     def plan(self, epoch: int) -> list[np.ndarray]:
         lengths = [len(item.ids) for item in self._epoch(epoch)]
-        return plan(lengths, self.batch_tokens, seed=self.seed, epoch=epoch)
+        return plan_batches(lengths, self.batch_tokens, seed=self.seed, epoch=epoch)
 
     def batch(self, indices: np.ndarray, epoch: int) -> ItemBatch:
         items = self._epoch(epoch)
         return collate([items[i] for i in indices])
 
-    def loss(self, model: nn.Module, batch: ItemBatch) -> Mapping[str, Term]:
+    def loss(self, model: nn.Module, batch: ItemBatch) -> Mapping[str, LossTerm]:
         logits = model(batch.ids, places=batch.places)
-        return {"words": Term(F.cross_entropy(logits, batch.wanted, reduction="sum"))}
+        return {"words": LossTerm(F.cross_entropy(logits, batch.wanted, reduction="sum"))}
 
     def evaluate(self, model: nn.Module) -> Mapping[str, float]:
         return self.scored(model)
 
-    def _epoch(self, epoch: int) -> list[Item]:
+    def _epoch(self, epoch: int) -> list[QAExample]:
         if self._kept is None or self._kept[0] != epoch:
             self._kept = (epoch, self.items.epoch(epoch))
         return self._kept[1]
 
 
-def collate(items: list[Item]) -> ItemBatch:
-    ids, mask = pad([item.ids for item in items])
+def collate(items: list[QAExample]) -> ItemBatch:
+    ids, mask = pad_rows([item.ids for item in items])
     first = np.array([item.first for item in items])[:, None]
     place = np.arange(1, ids.shape[1])
     places = np.flatnonzero(mask[:, 1:] & (place >= first))

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from torch import nn
 
-from regard.data.facts import Book, Pattern
-from regard.data.qa_pages import Page, page
+from regard.data.facts import Facts, QuestionPattern
+from regard.data.qa_pages import Passage, build_passage
 from regard.data.tokenizer import Tokenizer
 from regard.tasks.recall.extractive_qa import Pointed, read
 from regard.tasks.recall.name_lookup import Names
@@ -34,16 +34,16 @@ class Passage:
 
 
 def ask(
-    model: nn.Module, words: Tokenizer, book: Book, index: Names, patterns: Sequence[Pattern], names: Sequence[str]
+    model: nn.Module, words: Tokenizer, book: Facts, index: Names, patterns: Sequence[QuestionPattern], names: Sequence[str]
 ) -> list[Passage]:
     """For each question the best answer of all the sentences about that person."""
     meant = [index.meant(name) for name in names]
-    jobs: list[tuple[int, int, Page]] = []
+    jobs: list[tuple[int, int, Passage]] = []
     for i, (pattern, people) in enumerate(zip(patterns, meant, strict=True)):
         for person, _ in people[:1]:
-            jobs += [(i, s, page(pattern, person, book.sentences[s], words)) for s in book.people[person]]
+            jobs += [(i, s, build_passage(pattern, person, book.sentences[s], words)) for s in book.people[person]]
     found = read(model, [made for _, _, made in jobs]) if jobs else []
-    best: dict[int, tuple[int, Page, Pointed]] = {}
+    best: dict[int, tuple[int, Passage, Pointed]] = {}
     for (i, s, made), said in zip(jobs, found, strict=True):
         if i not in best or said.chance > best[i][2].chance:
             best[i] = (s, made, said)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from random import Random
@@ -11,8 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from regard.data.facts import MOST_LETTERS, Book, Pattern, Questions, find, known_patterns, read_questions
-from regard.data.paraphrase import strangers
+from regard.data.facts import (
+    MAX_QUESTION_CHARS,
+    Facts,
+    QuestionPattern,
+    Questions,
+    describe_patterns,
+    match_question,
+    read_questions,
+)
+from regard.data.paraphrase import generate_unknown_names
 from regard.errors import UserError
 from regard.tasks.base_run import Run
 from regard.tasks.recall import calibration as c
@@ -22,6 +31,8 @@ from regard.tasks.recall.name_lookup import Names
 from regard.tasks.recall.similarity import by_language, same_as_nearest
 from regard.tasks.recall.synthetic_names import invented
 from regard.training import atomic_write
+
+logger = logging.getLogger(__name__)
 
 BOOK = Path("corpus") / "book.json"
 CALIBRATION = Path("corpus") / "calibration.json"
@@ -41,7 +52,7 @@ class Recaller(Run):
         return self.settings.book
 
     @property
-    def patterns(self) -> list[Pattern]:
+    def patterns(self) -> list[QuestionPattern]:
         return [(before, after) for before, after in self.config["patterns"]]
 
     @cached_property
@@ -59,9 +70,9 @@ class Recaller(Run):
         return tree
 
     @cached_property
-    def read(self) -> Book:
+    def read(self) -> Facts:
         """What was read."""
-        return Book(self._kept["names"], self._kept["sentences"], [], "")
+        return Facts(self._kept["names"], self._kept["sentences"], [], "")
 
     @cached_property
     def aside(self) -> Questions:
@@ -113,22 +124,22 @@ class Recaller(Run):
 
     def strangers(self, count: int, seed: int = 0) -> list[str]:
         """Names that nobody in the facts has, put together from parts of names there."""
-        made = strangers(list(self.read.people), count, Random(seed))
+        made = generate_unknown_names(list(self.read.people), count, Random(seed))
         if len(made) < count:
             made += [f"Qx{i} Zv{i}" for i in range(count - len(made))]
         return made
 
-    def _signals(self, patterns: Sequence[Pattern], names: Sequence[str]) -> tuple[list[str], np.ndarray]:
+    def _signals(self, patterns: Sequence[QuestionPattern], names: Sequence[str]) -> tuple[list[str], np.ndarray]:
         if self.book == "open":
             found: Sequence[Any] = self._passages(patterns, names)
         else:
             found = closed_book.ask(self.net, self.words, patterns, names, self.settings.mix.form)
         return [said.text for said in found], np.array([said.signals for said in found], float)
 
-    def _passages(self, patterns: Sequence[Pattern], names: Sequence[str]) -> list[open_book.Passage]:
+    def _passages(self, patterns: Sequence[QuestionPattern], names: Sequence[str]) -> list[open_book.Passage]:
         return open_book.ask(self.net, self.words, self.read, self.index, patterns, names)
 
-    def read_all(self, patterns: Sequence[Pattern], names: Sequence[str]) -> list[str]:
+    def read_all(self, patterns: Sequence[QuestionPattern], names: Sequence[str]) -> list[str]:
         """What the reader of an open book finds for each; "" where the sentence is more likely not to say it."""
         found = self._passages(patterns, names)
         return [said.text if said.signals[0] > said.signals[3] else "" for said in found]
@@ -143,21 +154,26 @@ class Recaller(Run):
         made = self._answers(asked, [p for p, _ in rows], [n for _, n in rows], abstain, near)
         return made[0] if isinstance(question, str) else made
 
-    def _found(self, question: str) -> tuple[Pattern, str]:
+    def _found(self, question: str) -> tuple[QuestionPattern, str]:
         try:
             question.encode()
         except UnicodeEncodeError:
             raise UserError(f"the question is no text in UTF-8: {question[:80]!r}") from None
-        if len(question) > MOST_LETTERS:
-            raise UserError(f"a question has at most {MOST_LETTERS:,} characters; this one has {len(question):,}")
-        found = find(question, self.patterns)
+        if len(question) > MAX_QUESTION_CHARS:
+            raise UserError(f"a question has at most {MAX_QUESTION_CHARS:,} characters; this one has {len(question):,}")
+        found = match_question(question, self.patterns)
         if found is None:
             said = question if len(question) <= 80 else f"{question[:80]}…"
-            raise UserError(f"the question is about something else: {said!r}; {known_patterns(self.patterns)}")
+            raise UserError(f"the question is about something else: {said!r}; {describe_patterns(self.patterns)}")
         return found
 
     def _answers(
-        self, asked: Sequence[str], patterns: Sequence[Pattern], names: Sequence[str], abstain: float | None, near: int
+        self,
+        asked: Sequence[str],
+        patterns: Sequence[QuestionPattern],
+        names: Sequence[str],
+        abstain: float | None,
+        near: int,
     ) -> list[Answer]:
         level = self.level(abstain)
         if self.book == "open":
@@ -233,7 +249,6 @@ class Recaller(Run):
         *,
         abstain: float | None = None,
         out: str | Path | None = None,
-        say: Callable[[str], Any] = print,
     ) -> dict[str, Any]:
         """Exact match on a table of questions; how far confidence can be believed (expected calibration error and the
         reliability curve); and what abstention does: at the level asked for, the share answered, the share of wrong
@@ -246,13 +261,13 @@ class Recaller(Run):
         asked = read_questions(data, self.patterns)
         notes = [*asked.notes, *self._met(asked)]
         for note in notes:
-            say(note)
+            logger.info(note)
         tried = self.tried(asked, abstain=abstain)
         found = self.measures(tried, abstain) | self.strange()
         if place is not None:
             shown = page.page([(self, tried, found)], source=Path(data).name, notes=notes)
             atomic_write.replace(place, shown.encode())
-            say(f"page: {place}")
+            logger.info(f"page: {place}")
         return found
 
     def _met(self, asked: Questions) -> list[str]:

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
@@ -17,24 +18,26 @@ from regard.config import specs
 from regard.config.settings import LENGTHS, DataSettings, Settings, TokenizerSettings, build, merge
 from regard.data import facts as f
 from regard.data import tokenizer
-from regard.data.facts import Book, Questions, hint
-from regard.data.paraphrase import Mix, Rewriter
-from regard.data.qa_pages import page
+from regard.data.facts import Facts, Questions, question_without_name
+from regard.data.paraphrase import ParaphraseMix, Paraphraser
+from regard.data.qa_pages import build_passage
 from regard.data.tokenizer import Tokenizer
 from regard.errors import UserError
-from regard.models.linear_text_model import Fitted
+from regard.models.linear_text_model import FittedModel
 from regard.tasks.recall import closed_book
 from regard.tasks.recall.extractive_qa import Pointing
 from regard.tasks.recall.objective import Recall
 from regard.tasks.recall.run import BOOK, Recaller
 from regard.training import atomic_write, environment
-from regard.training.objective import Task
+from regard.training.objective import Objective
+
+logger = logging.getLogger(__name__)
 
 RUN = Recaller
 MODELS = {
-    "ngram-gpt": "regard.models.ngram_gpt",
-    "gpt": "regard.models.gpt",
-    "pointer": "regard.models.span_reader",
+    "ngram-gpt": "regard.models.ngram_gpt:NGramGPTConfig",
+    "gpt": "regard.models.gpt:GPTConfig",
+    "pointer": "regard.models.span_reader:SpanReaderConfig",
 }
 BOOKS = {"closed": ("ngram-gpt", "gpt"), "open": ("pointer",)}
 WORDS = {"closed": ("bpe", 6000), "open": ("words", 2000)}
@@ -79,7 +82,7 @@ class RecallSettings(Settings):
     """`mix` says how often each way of saying a fact comes in an epoch (a closed book's)."""
 
     book: str = "closed"
-    mix: Mix = field(default_factory=Mix)
+    mix: ParaphraseMix = field(default_factory=ParaphraseMix)
     data: Data = field(default_factory=Data)
     tokenizer: WordSettings = field(default_factory=WordSettings)
 
@@ -91,7 +94,7 @@ SETTINGS = RecallSettings
 class Found:
     """The facts, and the questions of both parts."""
 
-    book: Book
+    book: Facts
     train: Questions
     valid: Questions
     info: dict[str, Any]
@@ -111,11 +114,11 @@ def own(tree: Mapping[str, Any]) -> dict[str, Any]:
         tree["model"] = {"ngrams": 4, **model}
     if isinstance(data, Mapping) and data.get("reader"):  # a run is resumed from anywhere
         tree = {**tree, "data": {**data, "reader": str(Path(str(data["reader"])).absolute())}}
-    if isinstance(given, Mix):
+    if isinstance(given, ParaphraseMix):
         return dict(tree)
     if not isinstance(given, Mapping):
         raise UserError(f"mix wants a mapping, such as mix.clozes=4, and was given {given!r}")
-    return {**tree, "mix": build(Mix, given, where="mix")}
+    return {**tree, "mix": build(ParaphraseMix, given, where="mix")}
 
 
 def check(settings: RecallSettings) -> None:
@@ -147,7 +150,7 @@ def check_config(config: Mapping[str, Any]) -> None:
     _ = config["patterns"], config["settings"]["book"]
 
 
-def read(settings: RecallSettings, source: Any, say: Callable[[str], Any]) -> Found:
+def read(settings: RecallSettings, source: Any) -> Found:
     """Read facts and questions, and set people aside where no questions for validation are named."""
     if source is not None:
         raise UserError("recall is trained on a file of facts and a table of questions; give their names")
@@ -155,25 +158,25 @@ def read(settings: RecallSettings, source: Any, say: Callable[[str], Any]) -> Fo
     book = f.read_facts(data.train[0])
     asked = f.read_questions(data.train[1], book)
     for note in (*book.notes, *asked.notes):
-        say(note)
+        logger.info(note)
     if data.valid is not None:
         valid, train = f.read_questions(data.valid, sorted(set(asked.patterns))), asked
         for note in valid.notes:
-            say(f"validation: {note}")
-        train = train.part(i for i, name in enumerate(asked.names) if name not in set(valid.names))
+            logger.info(f"validation: {note}")
+        train = train.subset(i for i, name in enumerate(asked.names) if name not in set(valid.names))
         if len(train) < len(asked):
-            say(f"{len(asked) - len(train):,} questions are about people of the validation part and left out")
+            logger.info(f"{len(asked) - len(train):,} questions are about people of the validation part and left out")
     else:
         train, valid = parted(asked, data.valid_fraction, settings.seed)
-        say(f"{len(valid):,} of {len(asked):,} questions set aside for validation, by person")
+        logger.info(f"{len(valid):,} of {len(asked):,} questions set aside for validation, by person")
     if data.reader is not None:
-        train = labelled(train, valid, book, data.reader, say)
+        train = labelled(train, valid, book, data.reader)
     known = sum(name in book.people for name in train.names)
     if not known:
         raise UserError(f"none of the {len(train):,} people asked about stands in {data.train[0]}")
     strange = len(train) + len(valid) - known - sum(name in book.people for name in valid.names)
     if strange:
-        say(f"{strange:,} questions are about people whom the facts do not name")
+        logger.info(f"{strange:,} questions are about people whom the facts do not name")
     names = " and ".join(Path(file).name for file in data.train)
     info = {
         "train": {
@@ -195,11 +198,11 @@ def parted(asked: Questions, fraction: float, seed: int) -> tuple[Questions, Que
         raise UserError("questions about two people or more are wanted, to set one aside for validation")
     Random(seed).shuffle(people)
     aside = set(people[: int(np.clip(round(fraction * len(people)), 1, len(people) - 1))])
-    train = asked.part(i for i, name in enumerate(asked.names) if name not in aside)
-    return train, asked.part(i for i, name in enumerate(asked.names) if name in aside)
+    train = asked.subset(i for i, name in enumerate(asked.names) if name not in aside)
+    return train, asked.subset(i for i, name in enumerate(asked.names) if name in aside)
 
 
-def labelled(train: Questions, valid: Questions, book: Book, reader: str, say: Callable[[str], Any]) -> Questions:
+def labelled(train: Questions, valid: Questions, book: Facts, reader: str) -> Questions:
     """The questions, and with them what an open-book run reads of everybody else. It must not have seen the answers of
     the people set aside."""
     from regard.tasks.base_run import Run
@@ -216,12 +219,12 @@ def labelled(train: Questions, valid: Questions, book: Book, reader: str, say: C
     if not shared:
         raise UserError(f"{reader} has read of nobody in these facts; train it on the same file")
     if shared < len(book.people):
-        say(f"warning: {reader} has read of {shared:,} of the {len(book.people):,} people in these facts alone")
+        logger.warning(f"{reader} has read of {shared:,} of the {len(book.people):,} people in these facts alone")
     asked = {(p, n) for p, n in zip(train.patterns, train.names, strict=True)}
     rows = [(p, n) for p in sorted(set(train.patterns)) for n in book.people if (p, n) not in asked]
     read = opened.read_all([p for p, _ in rows], [n for _, n in rows])
     kept = [(p, n, text) for (p, n), text in zip(rows, read, strict=True) if text]
-    say(f"{len(kept):,} people besides are labelled by what {reader} reads of them")
+    logger.info(f"{len(kept):,} people besides are labelled by what {reader} reads of them")
     return Questions(
         [*train.patterns, *(p for p, _, _ in kept)],
         [*train.names, *(n for _, n, _ in kept)],
@@ -237,11 +240,11 @@ def words(settings: RecallSettings, found: Found) -> Tokenizer:
     """Learnt from the facts and from what may be asked; of the answers only from those that training sees."""
     kind, vocab = WORDS[settings.book]
     kind, vocab = settings.tokenizer.kind or kind, settings.tokenizer.vocab or vocab
-    asked = sorted({hint(pattern) for pattern in found.train.patterns})
+    asked = sorted({question_without_name(pattern) for pattern in found.train.patterns})
     if settings.book == "open":
-        return tokenizer.train([*found.book.sentences, *asked], kind, vocab)
+        return tokenizer.train_tokenizer([*found.book.sentences, *asked], kind, vocab)
     told = [f" {name}. {text}" for name, text in zip(found.book.names, found.book.sentences, strict=True)]
-    return tokenizer.train([*told, *(f" {a}" for a in [*asked, *found.train.answers])], kind, vocab)
+    return tokenizer.train_tokenizer([*told, *(f" {a}" for a in [*asked, *found.train.answers])], kind, vocab)
 
 
 def net(settings: RecallSettings, config: Mapping[str, Any]) -> nn.Module:
@@ -253,9 +256,8 @@ def task(
     found: Found,
     words: Tokenizer,
     folder: Path,
-    say: Callable[[str], Any],
     progress: bool,
-) -> tuple[Task, str]:
+) -> tuple[Objective, str]:
     """What is learnt from the facts and the questions; what was read goes into the run folder."""
     if environment.rank() == 0:
         keep(folder, found)
@@ -263,12 +265,12 @@ def task(
     shape = {"batch_tokens": data.batch_tokens, "seed": settings.seed}
     if settings.book == "open":
         train, valid = (_pages(book, part, words) for part in (found.train, found.valid))
-        job: Task = Pointing(
+        job: Objective = Pointing(
             [p for p, _ in train], [p for p, _ in valid], [a for _, a in valid], drop=data.drop, **shape
         )
         said = f"{len(train):,} questions with their sentences, {len(valid):,} for validation"
     else:
-        items = Rewriter(book, found.train, words, settings.mix, settings.seed)
+        items = Paraphraser(book, found.train, words, settings.mix, settings.seed)
         asked = found.valid
 
         def scored(model: nn.Module) -> dict[str, float]:
@@ -281,13 +283,15 @@ def task(
         said = (
             f"{len(book):,} facts and {len(found.train):,} questions, {len(first):,} items ({tokens:,} tokens) an epoch"
         )
-    return job, f"{said}, vocabulary {words.size:,} ({words.kind})"
+    return job, f"{said}, vocabulary {words.vocab_size:,} ({words.kind})"
 
 
-def _pages(book: Book, asked: Questions, words: Tokenizer) -> list[tuple[Any, str]]:
+def _pages(book: Facts, asked: Questions, words: Tokenizer) -> list[tuple[Any, str]]:
     """A question beside each sentence about its person, with the answer."""
     rows = zip(asked.patterns, asked.names, asked.answers, strict=True)
-    return [(page(p, n, book.sentences[s], words, a), a) for p, n, a in rows for s in book.people.get(n, [])[:1]]
+    return [
+        (build_passage(p, n, book.sentences[s], words, a), a) for p, n, a in rows for s in book.people.get(n, [])[:1]
+    ]
 
 
 def keep(folder: Path, found: Found) -> None:
@@ -299,18 +303,18 @@ def keep(folder: Path, found: Found) -> None:
     atomic_write.replace(file, json.dumps(tree, ensure_ascii=False).encode())
 
 
-def after(run: Recaller, say: Callable[[str], Any]) -> None:
+def after(run: Recaller) -> None:
     """Once trained: how far can the answers be believed?"""
     run.calibrate()
     hits, level = run.calibration.hits, run.level(None)
     given = [hit for hit, sure in zip(hits, run.calibration.confidences, strict=True) if sure >= level]
     said = f"it answers for {len(given):,} of the {len(hits):,} people set aside"
-    say(f"{said}, rightly for {sum(given):,}" if given else f"{said}: it is never rather right than wrong")
+    logger.info(f"{said}, rightly for {sum(given):,}" if given else f"{said}: it is never rather right than wrong")
     if len(hits) < FEW:
-        say(f"{len(hits)} people are few to learn from how far to believe it: take confidences for rough ones")
+        logger.info(f"{len(hits)} people are few to learn from how far to believe it: take confidences for rough ones")
 
 
-def fit(settings: RecallSettings, found: Found) -> tuple[Fitted, dict[str, float]]:
+def fit(settings: RecallSettings, found: Found) -> tuple[FittedModel, dict[str, float]]:
     raise NotImplementedError("every model of recall is trained in steps")
 
 

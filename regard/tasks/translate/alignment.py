@@ -19,11 +19,11 @@ import numpy as np
 import torch
 
 from regard.data import batches
-from regard.data.parallel_text import lines, spaced
+from regard.data.parallel_text import read_lines, add_leading_space
 from regard.data.tokenizer import BOS, UNK, Tokenizer
-from regard.data.vocabulary import as_bytes
+from regard.data.vocabulary import token_bytes
 from regard.errors import UserError
-from regard.inspect import attends, record
+from regard.inspect import find_attention_layers, record
 
 if TYPE_CHECKING:
     from regard.tasks.translate.run import Links, Translator
@@ -35,8 +35,8 @@ Weights = dict[str, np.ndarray]
 
 def sites(run: Translator) -> list[str]:
     """Where the source is attended to, the first layer first."""
-    found = [name for name in attends(run.net) if name.endswith("source.attend")]
-    return found or [name for name in attends(run.net) if name.startswith("decoder.")]
+    found = [name for name in find_attention_layers(run.net) if name.endswith("cross_attention.attend")]
+    return found or [name for name in find_attention_layers(run.net) if name.startswith("decoder.")]
 
 
 def speaking(run: Translator) -> str:
@@ -50,14 +50,14 @@ def attention(run: Translator, sources: Sequence[Sequence[int]], targets: Sequen
     """Of each pair of ids (the source with its end, the target without), what each target token attends to."""
     chosen, found = sites(run), [{} for _ in sources]
     lengths = [len(s) + len(t) for s, t in zip(sources, targets, strict=True)]
-    for part in batches.plan(lengths, ROOM, seed=0, epoch=0, shuffle=False):
-        source, mask = batches.pad([sources[i] for i in part])
-        target, _ = batches.pad([[BOS, *targets[i]] for i in part])
+    for part in batches.plan_batches(lengths, ROOM, seed=0, epoch=0, shuffle=False):
+        source, mask = batches.pad_rows([sources[i] for i in part])
+        target, _ = batches.pad_rows([[BOS, *targets[i]] for i in part])
         masks = {"source_mask": torch.from_numpy(mask)}
         with record(run.net, chosen) as seen:
             run.net(torch.from_numpy(source), torch.from_numpy(target), **masks)
         for site in chosen:
-            weights = torch.cat([call.weights for call in seen.at(site)], 2).numpy()  # a call for each step, or one
+            weights = torch.cat([call.weights for call in seen.calls_of(site)], 2).numpy()  # a call for each step, or one
             for row, i in enumerate(part):
                 found[i][site] = weights[row, :, : len(targets[i]), : len(sources[i])]
     return found
@@ -93,7 +93,7 @@ def pharaoh(alignment: Links) -> str:
 
 def read_pharaoh(path: str | Path, count: int) -> list[Links]:
     """The links of each of so many lines."""
-    rows, _ = lines(path)
+    rows, _ = read_lines(path)
     if len(rows) != count:
         raise UserError(f"{path} has {len(rows):,} lines of alignments for {count:,} pairs")
     found = []
@@ -120,9 +120,9 @@ def aligned(run: Translator, sources: Sequence[str], targets: Sequence[str], pat
 def word_numbers(texts: Sequence[str], words: Tokenizer, most: int | None = None) -> list[list[int]]:
     """For each token of each text, of its first `most`, the number of the word that it is part of, words being what
     stands between spaces. A token that is a space alone belongs to the word after it, if there is one."""
-    shown = [spaced(text, words) if text.strip() else "" for text in texts]
+    shown = [add_leading_space(text, words) if text.strip() else "" for text in texts]
     found = []
-    for text, encoding in zip(shown, words.batch(shown), strict=True):
+    for text, encoding in zip(shown, words.encode_batch_raw(shown), strict=True):
         ends = [word.end() for word in re.finditer(r"[^ \t\n\r]+", text)]
         starts = [start for start, _ in encoding.offsets[:most]]
         numbers = np.searchsorted(ends, starts, side="right")
@@ -133,7 +133,7 @@ def word_numbers(texts: Sequence[str], words: Tokenizer, most: int | None = None
 def said_numbers(rows: Sequence[Sequence[int]], words: Tokenizer) -> list[list[int]]:
     """The same of tokens that were said, in the text that they make (`pairs.text_of`). [UNK] is a letter of its own
     where characters are tokens, and a word where words are."""
-    raw = as_bytes(words)
+    raw = token_bytes(words)
     raw[UNK] = b"?"
     if words.kind in ("words", "spaces"):
         raw = [b" " + part for part in raw]

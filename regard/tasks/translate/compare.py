@@ -4,6 +4,7 @@ drawn anew (Koehn 2004), and the share of sentences that are right word by word.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from regard.data import parallel_text
-from regard.data.train_valid_split import duplicates
+from regard.data.train_valid_split import count_duplicates
 from regard.errors import UserError
-from regard.inspect import attends
-from regard.tasks.comparison import PARTS, Measure, Say, Scored, counted, mean, stats_of
+from regard.inspect import find_attention_layers
+from regard.tasks.comparison import ComparisonAdapter, PARTS, Measure, Scored, counted, mean, stats_of
+
+logger = logging.getLogger(__name__)
 
 BEAM = 1
 SIGNATURE = "sacrebleu nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp"
@@ -44,43 +47,13 @@ def sentence_bleu(counts: np.ndarray) -> np.ndarray:
     return np.where(right[..., 0] > 0, 100 * brief * np.exp(logs), 0.0)
 
 
-MEASURES = (
+METRICS = (
     Measure("bleu", "max", "number", f"BLEU of greedy translations ({SIGNATURE})", bleu, top=100.0),
     Measure("exact", "max", "percent", "share of translations that are the reference", mean, share=True, linear=True),
 )
 
-JUDGED = False
-QUALITY = "sentence BLEU"
 
 
-def deal(settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path, say: Say) -> dict[str, Any]:
-    """By chance; pairs with the same source stay together."""
-    given = settings.data
-    whole = parallel_text.read(given.train, source=given.source, target=given.target)
-    for note in whole.notes:
-        say(note)
-    random = np.random.default_rng(seed)
-    parts = {"train": list(zip(whole.sources, whole.targets, strict=True))}
-    for part, files, size in (("test", test, share), ("valid", given.valid, given.valid_fraction)):
-        if files is not None:
-            columns = {"source": given.source, "target": given.target} if len(files) == 1 else {}
-            found = parallel_text.read(files, **columns)
-            parts[part] = list(zip(found.sources, found.targets, strict=True))
-        else:
-            parts["train"], parts[part] = _aside(parts["train"], size, random)
-    for part, made in parts.items():
-        rows = (json.dumps({"source": s, "target": t}, ensure_ascii=False) + "\n" for s, t in made)
-        (folder / f"{part}.jsonl").write_text("".join(rows), encoding="utf-8")
-    sources = {part: [source for source, _ in made] for part, made in parts.items()}
-    return {
-        "items": {part: len(parts[part]) for part in PARTS},
-        "repeated": {
-            "test in training": duplicates(sources["train"], sources["test"]),
-            "test in validation": duplicates(sources["valid"], sources["test"]),
-            "validation in training": duplicates(sources["train"], sources["valid"]),
-        },
-        "evidence": False,
-    }
 
 
 def _aside(rows: list[tuple[str, str]], share: float, random: np.random.Generator) -> tuple[list, list]:
@@ -93,44 +66,88 @@ def _aside(rows: list[tuple[str, str]], share: float, random: np.random.Generato
     return [rows[i] for i in np.flatnonzero(~aside)], [rows[i] for i in np.flatnonzero(aside)]
 
 
-def data(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
-    files = {part: [str(folder / f"{part}.jsonl")] for part in ("train", "valid")}
-    return {**files, "source": "source", "target": "target"}
 
 
-def score(run: Any, folder: Path, say: Say) -> Scored:
-    from sacrebleu.metrics.bleu import BLEU
-
-    rows = _read(folder / "test.jsonl")
-    said = [made.text for made in run.translate_all([row["source"] for row in rows], beam=BEAM, say=say)]
-    wanted, judge = [row["target"] for row in rows], BLEU()
-    counts = []
-    for one, truth in zip(said, wanted, strict=True):
-        seen = judge.corpus_score([one], [[truth]])
-        counts.append([seen.sys_len, seen.ref_len, *seen.counts, *seen.totals])
-    same = [one.split() == truth.split() for one, truth in zip(said, wanted, strict=True)]
-    stats = {"bleu": np.array(counts, np.float64), "exact": counted(np.array(same))}
-    return Scored(stats, [{"said": one} for one in said])
 
 
-def ask(run: Any, folder: Path, count: int) -> list[Callable[[], Any]]:
-    rows = _read(folder / "valid.jsonl")[:count]
-    return [lambda text=row["source"]: run.translate(text, beam=BEAM) for row in rows]
 
 
-def look(run: Any, folder: Path, item: int, faithful: bool) -> dict[str, Any] | None:
-    source = _read(folder / "test.jsonl")[item]["source"]
-    return run.look(source, faithful=faithful, beam=BEAM).data if source.strip() and attends(run.model) else None
 
 
-def quality(file: Path) -> np.ndarray:
-    return sentence_bleu(stats_of(file, "bleu"))
 
 
-def items(folder: Path, numbers: Sequence[int], runs: Sequence[Any]) -> list[dict[str, Any]]:
-    rows = _read(folder / "test.jsonl")
-    return [{"text": rows[i]["source"], "truth": rows[i]["target"]} for i in numbers]
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+
+
+class TranslateComparison(ComparisonAdapter):
+    metrics = METRICS
+    quality_name = "sentence BLEU"
+
+    def split_data(self, settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path) -> dict[str, Any]:
+        """By chance; pairs with the same source stay together."""
+        given = settings.data
+        whole = parallel_text.read_parallel_texts(given.train, source=given.source, target=given.target)
+        for note in whole.notes:
+            logger.info(note)
+        random = np.random.default_rng(seed)
+        parts = {"train": list(zip(whole.sources, whole.targets, strict=True))}
+        for part, files, size in (("test", test, share), ("valid", given.valid, given.valid_fraction)):
+            if files is not None:
+                columns = {"source": given.source, "target": given.target} if len(files) == 1 else {}
+                found = parallel_text.read_parallel_texts(files, **columns)
+                parts[part] = list(zip(found.sources, found.targets, strict=True))
+            else:
+                parts["train"], parts[part] = _aside(parts["train"], size, random)
+        for part, made in parts.items():
+            rows = (json.dumps({"source": s, "target": t}, ensure_ascii=False) + "\n" for s, t in made)
+            (folder / f"{part}.jsonl").write_text("".join(rows), encoding="utf-8")
+        sources = {part: [source for source, _ in made] for part, made in parts.items()}
+        return {
+            "items": {part: len(parts[part]) for part in PARTS},
+            "repeated": {
+                "test in training": count_duplicates(sources["train"], sources["test"]),
+                "test in validation": count_duplicates(sources["valid"], sources["test"]),
+                "validation in training": count_duplicates(sources["train"], sources["valid"]),
+            },
+            "evidence": False,
+        }
+
+    def data_settings(self, folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
+        files = {part: [str(folder / f"{part}.jsonl")] for part in ("train", "valid")}
+        return {**files, "source": "source", "target": "target"}
+
+    def score(self, run: Any, folder: Path) -> Scored:
+        from sacrebleu.metrics.bleu import BLEU
+
+        rows = _read(folder / "test.jsonl")
+        said = [made.text for made in run.translate_all([row["source"] for row in rows], beam=BEAM)]
+        wanted, judge = [row["target"] for row in rows], BLEU()
+        counts = []
+        for one, truth in zip(said, wanted, strict=True):
+            seen = judge.corpus_score([one], [[truth]])
+            counts.append([seen.sys_len, seen.ref_len, *seen.counts, *seen.totals])
+        same = [one.split() == truth.split() for one, truth in zip(said, wanted, strict=True)]
+        stats = {"bleu": np.array(counts, np.float64), "exact": counted(np.array(same))}
+        return Scored(stats, [{"said": one} for one in said])
+
+    def latency_queries(self, run: Any, folder: Path, count: int) -> list[Callable[[], Any]]:
+        rows = _read(folder / "valid.jsonl")[:count]
+        return [lambda text=row["source"]: run.translate(text, beam=BEAM) for row in rows]
+
+    def look(self, run: Any, folder: Path, item: int, faithful: bool) -> dict[str, Any] | None:
+        source = _read(folder / "test.jsonl")[item]["source"]
+        return (
+            run.look(source, faithful=faithful, beam=BEAM).data
+            if source.strip() and find_attention_layers(run.model)
+            else None
+        )
+
+    def item_quality(self, file: Path) -> np.ndarray:
+        return sentence_bleu(stats_of(file, "bleu"))
+
+    def describe_items(self, folder: Path, numbers: Sequence[int], runs: Sequence[Any]) -> list[dict[str, Any]]:
+        rows = _read(folder / "test.jsonl")
+        return [{"text": rows[i]["source"], "truth": rows[i]["target"]} for i in numbers]

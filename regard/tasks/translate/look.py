@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from regard.data.tokenizer import BOS, EOS, SPECIAL
+from regard.config.messages import muted
+from regard.data.tokenizer import BOS, EOS, SPECIAL_TOKENS
 from regard.errors import UserError
 from regard.explain.build import seen_by
 from regard.explain.interventions import Change
@@ -43,7 +44,8 @@ def subject(run: Translator, text: str, beam: int = BEAM) -> tuple[Pair, list[st
     """The run with a source before it, translated."""
     if not text.strip():
         raise UserError("there is nothing to look at: the text is empty")
-    said = run.translate_all([text], beam=beam, say=lambda line: None)[0]
+    with muted():
+        said = run.translate_all([text], beam=beam)[0]
     source, cut = encode([text], run.words, run.most)
     target = run.words.encode(f" {said.text}" if run.words.kind == "bpe" else said.text).ids
     sides = [_side(text, source[0], run), _side(said.text, [*target, EOS], run)]
@@ -53,7 +55,7 @@ def subject(run: Translator, text: str, beam: int = BEAM) -> tuple[Pair, list[st
         notes.append(f"The source has more than {run.most} tokens; only the first {run.most} were read.")
     if not target:
         notes.append("The translation is empty.")
-    return Pair(run.net, *sides, begin=BOS, first=SPECIAL[BOS], empty=EOS, **known), notes
+    return Pair(run.net, *sides, begin=BOS, first=SPECIAL_TOKENS[BOS], empty=EOS, **known), notes
 
 
 def _side(text: str, ids: Sequence[int], run: Translator) -> Side:
@@ -65,5 +67,5 @@ def _side(text: str, ids: Sequence[int], run: Translator) -> Side:
     for (a, b), word in zip(encoding.offsets[: len(ids) - 1], words, strict=True):
         start, end = max(a - lead, 0), max(b - lead, 0)
         tokens.append({"text": text[start:end], "start": start, "end": end, "word": word, "special": False})
-    end = {"text": SPECIAL[EOS], "start": len(text), "end": len(text), "word": None, "special": True}
+    end = {"text": SPECIAL_TOKENS[EOS], "start": len(text), "end": len(text), "word": None, "special": True}
     return Side(text, list(ids), [*tokens, end])

@@ -18,11 +18,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.data.parallel_text import Pairs, plan
+from regard.data.parallel_text import EncodedPairs, plan_pair_batches
 from regard.data.tokenizer import BOS
-from regard.training.objective import Term
+from regard.training.objective import LossTerm
 
-MODELS = {"transformer": "regard.models.transformer", "rnn": "regard.models.rnn_translator"}
+MODELS = {"transformer": "regard.models.transformer:TransformerConfig", "rnn": "regard.models.rnn_translator:RNNTranslatorConfig"}
 
 Scored = Callable[[nn.Module], Mapping[str, float]]
 
@@ -51,14 +51,14 @@ class Translate:
 
     def __init__(
         self,
-        train: Pairs,
-        valid: Pairs,
+        train: EncodedPairs,
+        valid: EncodedPairs,
         *,
         batch_tokens: int,
         seed: int,
         smoothing: float = 0.1,
         scored: Scored | None = None,
-        recut: Callable[[int], Pairs] | None = None,
+        recut: Callable[[int], EncodedPairs] | None = None,
     ):
         self.train, self.valid, self.batch_tokens, self.seed = train, valid, batch_tokens, seed
         self.recut, self._epoch = recut, -1
@@ -68,16 +68,16 @@ class Translate:
 
     def plan(self, epoch: int) -> list[np.ndarray]:
         train = self._pairs(epoch)
-        return plan(train.source_lengths, train.target_lengths, self.batch_tokens, seed=self.seed, epoch=epoch)
+        return plan_pair_batches(train.source_lengths, train.target_lengths, self.batch_tokens, seed=self.seed, epoch=epoch)
 
     def batch(self, indices: np.ndarray, epoch: int) -> PairBatch:
         return collate(self._pairs(epoch), indices)
 
-    def loss(self, model: nn.Module, batch: PairBatch) -> Mapping[str, Term]:
+    def loss(self, model: nn.Module, batch: PairBatch) -> Mapping[str, LossTerm]:
         words = F.cross_entropy(said(model, batch), batch.words, reduction="sum", label_smoothing=self.smoothing)
-        return {"words": Term(words)}
+        return {"words": LossTerm(words)}
 
-    def _pairs(self, epoch: int) -> Pairs:
+    def _pairs(self, epoch: int) -> EncodedPairs:
         if self.recut is not None and epoch != self._epoch:
             self.train, self._epoch = self.recut(epoch), epoch
         return self.train
@@ -94,10 +94,10 @@ def said(model: nn.Module, batch: PairBatch) -> Tensor:
 
 
 @torch.no_grad()
-def measure(model: nn.Module, pairs: Pairs, *, batch_tokens: int) -> dict[str, float]:
+def measure(model: nn.Module, pairs: EncodedPairs, *, batch_tokens: int) -> dict[str, float]:
     """Nats a target word, perplexity, and the share of words that are the likeliest."""
     device, nats, right, count = next(model.parameters()).device, 0.0, 0, 0
-    for indices in plan(pairs.source_lengths, pairs.target_lengths, batch_tokens, seed=0, epoch=0, shuffle=False):
+    for indices in plan_pair_batches(pairs.source_lengths, pairs.target_lengths, batch_tokens, seed=0, epoch=0, shuffle=False):
         batch = moved(collate(pairs, indices), device)
         logits = said(model, batch)
         nats += float(F.cross_entropy(logits.float(), batch.words, reduction="sum"))
@@ -113,7 +113,7 @@ def moved(batch: PairBatch, device: torch.device) -> PairBatch:
     return PairBatch(**tensors, tokens=batch.tokens)
 
 
-def collate(pairs: Pairs, indices: np.ndarray) -> PairBatch:
+def collate(pairs: EncodedPairs, indices: np.ndarray) -> PairBatch:
     """The named pairs as padded tensors."""
     source, source_mask = _padded(pairs.source, pairs.source_starts, indices)
     words, mask = _padded(pairs.target, pairs.target_starts, indices)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -11,13 +12,15 @@ from typing import Any
 from torch import nn
 
 from regard.data import parallel_text
-from regard.data.tokenizer import EOS, SPECIAL, Tokenizer
+from regard.data.tokenizer import EOS, SPECIAL_TOKENS, Tokenizer
 from regard.decoding import Beam, Interpreter, Sampling
 from regard.tasks.base_run import Run
 from regard.tasks.translate.metrics import scores
 from regard.tasks.translate.objective import measure
 
-NEVER = [i for i in range(len(SPECIAL)) if i != EOS]
+logger = logging.getLogger(__name__)
+
+NEVER = [i for i in range(len(SPECIAL_TOKENS)) if i != EOS]
 """Special tokens are no words, so none is said; [EOS] ends a translation."""
 
 Links = list[tuple[int, int]]
@@ -84,13 +87,12 @@ class Translator(Run):
         limit: int | None = None,
         precision: str = "float32",
         told: Callable[[int], Any] | None = None,
-        say: Callable[[str], Any] = print,
     ) -> list[Translated]:
         """Translate each text, an empty one to an empty one. `beam` 1 is greedy; `sampling` draws instead; `align`
         says which words belong together; `say` is told how many sources were too long and are cut."""
         ids, cut = encode(texts, self.words, self.most)
         if cut:
-            say(f"{len(cut):,} of {len(texts):,} sources have more than {self.most} tokens and are cut there")
+            logger.info(f"{len(cut):,} of {len(texts):,} sources have more than {self.most} tokens and are cut there")
         real = [i for i, row in enumerate(ids) if len(row) > 1]
         how = sampling or Beam(beam, alpha)
         found = self.interpreter(precision).write([ids[i] for i in real], how=how, limit=limit or self.limit, told=told)
@@ -120,7 +122,6 @@ class Translator(Run):
         precision: str = "float32",
         alignments: str | Path | None = None,
         told: Callable[[int], Any] | None = None,
-        say: Callable[[str], Any] = print,
     ) -> dict[str, Any]:
         """BLEU, chrF and TER of translations of a file against its references, with and without letter case, by
         sacrebleu; and nats a token of the references, over `loss_rows` pairs where that is not all of them. One file is
@@ -130,28 +131,28 @@ class Translator(Run):
         files = files if references is None else [*files, references]
         if len(files) == 1:
             source, target = source or self.settings.data.source, target or self.settings.data.target
-        texts = parallel_text.read(files, source=source, target=target, empty=True)
+        texts = parallel_text.read_parallel_texts(files, source=source, target=target, empty=True)
         for note in texts.notes:
-            say(note)
-        how = {"beam": beam, "alpha": alpha, "precision": precision, "told": told, "say": say}
+            logger.info(note)
+        how = {"beam": beam, "alpha": alpha, "precision": precision, "told": told}
         found = [said.text for said in self.translate_all(texts.sources, **how)]
         measured: dict[str, Any] = {"rows": len(found), "beam": beam, **scores(found, texts.targets)}
         if alignments is not None:
             from regard.tasks.translate.alignment import aligned
 
             measured["aligned"] = aligned(self, texts.sources, texts.targets, alignments)
-        return measured | self._losses(texts, say)
+        return measured | self._losses(texts)
 
-    def _losses(self, texts: parallel_text.Texts, say: Callable[[str], Any]) -> dict[str, Any]:
+    def _losses(self, texts: parallel_text.ParallelTexts) -> dict[str, Any]:
         """The loss and its like over the pairs that are neither without a source nor too long."""
         real = [pair for pair in zip(texts.sources, texts.targets, strict=True) if pair[0].strip()]
-        kept = parallel_text.Texts(
+        kept = parallel_text.ParallelTexts(
             [source for source, _ in real], [target for _, target in real], [], texts.fingerprint
         )
-        whole = parallel_text.encode(kept, self.words, max_tokens=self.most, none=True)
-        if whole.left_out:
-            say(
-                f"{whole.left_out:,} of {len(texts.sources):,} pairs have a side of more than {self.most} tokens and "
+        whole = parallel_text.encode_pairs(kept, self.words, max_tokens=self.most, none=True)
+        if whole.num_skipped:
+            logger.info(
+                f"{whole.num_skipped:,} of {len(texts.sources):,} pairs have a side of more than {self.most} tokens and "
                 "are left out of the loss"
             )
         found = measure(self.net, whole, batch_tokens=2 * self.settings.data.batch_tokens) if len(whole) else {}
@@ -166,7 +167,10 @@ class Translator(Run):
 
 def encode(texts: Sequence[str], words: Tokenizer, most: int) -> tuple[list[list[int]], set[int]]:
     """Sources as the model reads them, each with its end, and which were cut."""
-    rows = [list(e.ids) for e in words.batch([parallel_text.spaced(t, words) if t.strip() else "" for t in texts])]
+    rows = [
+        list(e.ids)
+        for e in words.encode_batch_raw([parallel_text.add_leading_space(t, words) if t.strip() else "" for t in texts])
+    ]
     cut = {i for i, row in enumerate(rows) if len(row) > most}
     return [[*row[:most], EOS] for row in rows], cut
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,17 @@ from torch import nn
 
 from regard.config import specs
 from regard.config.settings import DataSettings, Settings, TokenizerSettings
-from regard.config.validation import share
+from regard.config.validation import check_fraction
 from regard.data import parallel_text, tokenizer
 from regard.data.tokenizer import Tokenizer
-from regard.data.train_valid_split import duplicates
+from regard.data.train_valid_split import count_duplicates
 from regard.errors import UserError
-from regard.models.linear_text_model import Fitted
+from regard.models.linear_text_model import FittedModel
 from regard.tasks.translate.metrics import bleu
 from regard.tasks.translate.objective import MODELS, Scored, Translate
 from regard.tasks.translate.run import Translator, greedy
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["MODELS"]
 
@@ -67,8 +70,8 @@ SETTINGS = TranslateSettings
 class Found:
     """Pairs of both parts."""
 
-    train: parallel_text.Texts
-    valid: parallel_text.Texts
+    train: parallel_text.ParallelTexts
+    valid: parallel_text.ParallelTexts
     info: dict[str, Any]
 
 
@@ -108,29 +111,29 @@ def check_config(config: Mapping[str, Any]) -> None:
     _ = config["data"]["train"]["longest"]
 
 
-def read(settings: TranslateSettings, source: Any, say: Callable[[str], Any]) -> Found:
+def read(settings: TranslateSettings, source: Any) -> Found:
     """Read the pairs, and set a validation part aside where none is named."""
     if source is not None:
         raise UserError(
             "a translator is trained on two aligned files, or on a table with two columns; give their names"
         )
     data = settings.data
-    whole = parallel_text.read(data.train, source=data.source, target=data.target)
+    whole = parallel_text.read_parallel_texts(data.train, source=data.source, target=data.target)
     for note in whole.notes:
-        say(note)
+        logger.info(note)
     if data.valid is not None:
         columns = (data.source, data.target) if len(data.valid) == 1 else (None, None)
-        valid = parallel_text.read(data.valid, source=columns[0], target=columns[1])
+        valid = parallel_text.read_parallel_texts(data.valid, source=columns[0], target=columns[1])
         for note in valid.notes:
-            say(f"validation: {note}")
+            logger.info(f"validation: {note}")
         train, info = whole, _info(valid, data.valid)
     else:
         train, valid = _split(whole, data.valid_fraction, settings.seed)
         info = {"rows": len(valid.sources), "split": data.valid_fraction}
-        say(f"{len(valid.sources):,} of {len(whole.sources):,} pairs set aside for validation")
-    repeated = duplicates(train.sources, valid.sources)
+        logger.info(f"{len(valid.sources):,} of {len(whole.sources):,} pairs set aside for validation")
+    repeated = count_duplicates(train.sources, valid.sources)
     if repeated:
-        say(f"warning: {repeated:,} of the {len(valid.sources):,} validation sources stand in the training part too")
+        logger.warning(f"{repeated:,} of the {len(valid.sources):,} validation sources stand in the training part too")
     return Found(train, valid, {"train": {**_info(train, data.train), "longest": 0}, "valid": info})
 
 
@@ -143,7 +146,7 @@ def words(settings: TranslateSettings, found: Found) -> Tokenizer:
     texts = [*found.train.sources, *found.train.targets]
     kind, vocab = settings.tokenizer.kind, settings.tokenizer.vocab
     shown = [f" {text}" for text in texts] if kind == "bpe" else texts
-    return tokenizer.train(shown, kind, vocab, lowercase=False)
+    return tokenizer.train_tokenizer(shown, kind, vocab, lowercase=False)
 
 
 def net(settings: TranslateSettings, config: Mapping[str, Any]) -> nn.Module:
@@ -155,21 +158,22 @@ def task(
     found: Found,
     words: Tokenizer,
     folder: Path,
-    say: Callable[[str], Any],
     progress: bool,
 ) -> tuple[Translate, str]:
     """Both parts tokenized, as a task for the loop."""
     data = settings.data
-    train = parallel_text.encode(found.train, words, max_tokens=data.max_tokens)
-    valid = parallel_text.encode(found.valid, words, max_tokens=data.max_tokens)
-    if train.left_out:
-        say(
-            f"{train.left_out:,} pairs have a side of more than {data.max_tokens} tokens and are left out "
+    train = parallel_text.encode_pairs(found.train, words, max_tokens=data.max_tokens)
+    valid = parallel_text.encode_pairs(found.valid, words, max_tokens=data.max_tokens)
+    if train.num_skipped:
+        logger.info(
+            f"{train.num_skipped:,} pairs have a side of more than {data.max_tokens} tokens and are left out "
             "(--set data.max_tokens=N)"
         )
     recut = None
     if settings.tokenizer.dropout:
-        recut = parallel_text.recut(found.train, words, data.max_tokens, settings.tokenizer.dropout, settings.seed)
+        recut = parallel_text.encode_with_bpe_dropout(
+            found.train, words, data.max_tokens, settings.tokenizer.dropout, settings.seed
+        )
     found.info["train"] |= {"longest": int(train.target_lengths.max()), "tokens": len(train.source) + len(train.target)}
     job = Translate(
         train,
@@ -182,7 +186,7 @@ def task(
     )
     return job, (
         f"{len(train):,} pairs ({len(train.source) + len(train.target):,} tokens), {len(valid):,} for validation, "
-        f"vocabulary {words.size:,} ({words.kind})"
+        f"vocabulary {words.vocab_size:,} ({words.kind})"
     )
 
 
@@ -192,7 +196,7 @@ def _scored(found: Found, words: Tokenizer, data: Data, longest: int) -> Scored:
     return lambda model: {"bleu_lc": bleu(greedy(model, words, sources, data.max_tokens, longest), wanted)}
 
 
-def fit(settings: TranslateSettings, found: Found) -> tuple[Fitted, dict[str, float]]:
+def fit(settings: TranslateSettings, found: Found) -> tuple[FittedModel, dict[str, float]]:
     raise NotImplementedError("every translator is trained in steps")
 
 
@@ -208,12 +212,14 @@ def about(config: Mapping[str, Any]) -> str:
     return f"One vocabulary of {config['vocab']:,} ({config['settings']['tokenizer']['kind']}) for both sides."
 
 
-def _info(texts: parallel_text.Texts, files: tuple[str, ...]) -> dict[str, Any]:
+def _info(texts: parallel_text.ParallelTexts, files: tuple[str, ...]) -> dict[str, Any]:
     names = " and ".join(Path(file).name for file in files)
     return {"name": names, "fingerprint": texts.fingerprint, "rows": len(texts.sources), "notes": texts.notes}
 
 
-def _split(texts: parallel_text.Texts, fraction: float, seed: int) -> tuple[parallel_text.Texts, parallel_text.Texts]:
+def _split(
+    texts: parallel_text.ParallelTexts, fraction: float, seed: int
+) -> tuple[parallel_text.ParallelTexts, parallel_text.ParallelTexts]:
     """By chance, one pair at least on each side; pairs with the same source stay together."""
     numbers: dict[str, int] = {}
     group = np.array([numbers.setdefault(source, len(numbers)) for source in texts.sources])
@@ -222,9 +228,9 @@ def _split(texts: parallel_text.Texts, fraction: float, seed: int) -> tuple[para
     count = int(np.clip(round(len(numbers) * fraction), 1, len(numbers) - 1))
     aside = np.isin(group, np.random.default_rng(seed).permutation(len(numbers))[:count])
 
-    def part(chosen: np.ndarray) -> parallel_text.Texts:
+    def part(chosen: np.ndarray) -> parallel_text.ParallelTexts:
         kept = np.flatnonzero(chosen).tolist()
-        return parallel_text.Texts(
+        return parallel_text.ParallelTexts(
             [texts.sources[i] for i in kept], [texts.targets[i] for i in kept], [], texts.fingerprint
         )
 

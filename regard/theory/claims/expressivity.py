@@ -9,13 +9,13 @@ from torch import Tensor
 
 from regard.attention.positions.sinusoidal import Sinusoidal
 from regard.layers.transformer_blocks import EncoderBlock, FeedForward, PreNorm
-from regard.theory.claim import Claim, Found, Plot
+from regard.theory.claim import Claim, CheckResult, Plot
 from regard.theory.claims.check_helpers import layer, seeded, shaken, slope, weigh
 
 TOPIC = "limits"
 
 
-def influence(seed: int) -> Found:
+def influence(seed: int) -> CheckResult:
     """Flip one bit of n and see how much the output at another place moves, in two drawn layers of soft attention."""
     dim, lengths = 16, (16, 64, 256, 1024)
     with seeded(seed):
@@ -40,7 +40,7 @@ def influence(seed: int) -> Found:
         mean.append(float(moved.mean()))
         greatest.append(float(moved.max()))
     exponent = slope(lengths, mean)
-    return Found(
+    return CheckResult(
         {"n": lengths, "change of the output, mean": mean, "greatest": greatest, "exponent": exponent},
         {"one input's influence shrinks as 1/n": -1.2 < exponent < -0.8},
         {},
@@ -70,7 +70,7 @@ def hard_output(scores: Tensor, values: Tensor, bits: Tensor) -> Tensor:
     return read.T
 
 
-def hard(seed: int) -> Found:
+def hard(seed: int) -> CheckResult:
     """Fix one bit a head, the one that its head likes best: the output no longer depends on any other bit (the first
     step of Hahn 2020, section 4)."""
     n, heads, nets = 12, 4, 50
@@ -97,7 +97,7 @@ def hard(seed: int) -> Found:
         constant += bool((out == out[:1]).all())
         odd = bits.sum(1) % 2
         halves += int(odd.sum()) * 2 == len(odd)
-    return Found(
+    return CheckResult(
         {
             "drawn nets": nets,
             "bits, heads": [n, heads],
@@ -130,7 +130,7 @@ def parity(bits: Tensor) -> Tensor:
     return mark @ weigh(-turn) - mark @ weigh(turn)
 
 
-def construction(seed: int) -> Found:
+def construction(seed: int) -> CheckResult:
     """Every text up to 12 bits, and drawn ones up to 1,000."""
     draw = torch.Generator().manual_seed(seed)
     right = True
@@ -144,7 +144,7 @@ def construction(seed: int) -> Found:
         shares.append(float(((said > 0) == (bits.sum(1) % 2 == 1)).double().mean()))
         margins.append(float(said.abs().min()))
     exponent = slope(lengths, margins)
-    return Found(
+    return CheckResult(
         {
             "all texts of 1 to 12 bits right": right,
             "n": lengths,

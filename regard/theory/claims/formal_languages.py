@@ -14,14 +14,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from regard.errors import UserError, choices
+from regard.errors import UserError, suggest_choices
 
 Texts = tuple[np.ndarray, np.ndarray]
 
 
 def generate(name: str, length: int, count: int, seed: int) -> Texts:
     if name not in LANGUAGES:
-        raise UserError(f"no language is called {name!r}; {choices(name, LANGUAGES)}")
+        raise UserError(f"no language is called {name!r}; {suggest_choices(name, LANGUAGES)}")
     if length not in lengths(name, length):
         raise UserError(f"{name} has no texts of length {length}; the nearest shorter: {lengths(name, length)[-1:]}")
     draw = np.random.default_rng((sum(map(ord, name)), length, seed))

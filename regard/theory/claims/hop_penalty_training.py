@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from regard.inspect.hop_overlap import hop_overlap
-from regard.layers.attention_pooling import divergence, redundancy
+from regard.layers.attention_pooling import hop_kl, hop_penalty
 from regard.models import self_attentive
-from regard.theory.claim import Claim, Found, above
+from regard.theory.claim import Claim, CheckResult, is_above
 from regard.theory.claims.check_helpers import interval
-from regard.theory.claims.small_trainings import Batch, accuracy, fit
+from regard.theory.claims.train_small_model import Batch, accuracy, fit
 
 WORDS, LENGTH, HOPS = 12, 20, 4
 
@@ -37,8 +37,8 @@ def weights(model: nn.Module, ids: Tensor) -> Tensor:
 
 TERMS: dict[str, Callable[[nn.Module, Tensor], Tensor] | None] = {
     "none": None,
-    "P": lambda model, ids: 0.1 * redundancy(weights(model, ids)).mean(),
-    "KL": lambda model, ids: -0.1 * divergence(weights(model, ids)).clamp(max=5.0).mean(),
+    "P": lambda model, ids: 0.1 * hop_penalty(weights(model, ids)).mean(),
+    "KL": lambda model, ids: -0.1 * hop_kl(weights(model, ids)).clamp(max=5.0).mean(),
 }
 
 
@@ -46,11 +46,11 @@ def alike(model: nn.Module, ids: Tensor) -> float:
     """What different hops share over what each shares with itself: 1 where all are alike."""
     with torch.no_grad():
         found = [hop_overlap(one[0]) for one in weights(model, ids)]
-    return float(np.mean([o.between for o in found]) / np.mean([o.own for o in found]))
+    return float(np.mean([o.between_hops for o in found]) / np.mean([o.within_hop for o in found]))
 
 
-def penalised(seed: int) -> Found:
-    config = self_attentive.Config(embed=16, hidden=16, attention=16, hops=HOPS, penalty=0.0, features=32, dropout=0.0)
+def penalised(seed: int) -> CheckResult:
+    config = self_attentive.SelfAttentiveConfig(embed=16, hidden=16, attention=16, hops=HOPS, penalty=0.0, features=32, dropout=0.0)
     shared: dict[str, list[float]] = {name: [] for name in TERMS}
     right: dict[str, list[float]] = {name: [] for name in TERMS}
     for s in range(seed, seed + 3):
@@ -69,7 +69,7 @@ def penalised(seed: int) -> Found:
             right[name].append(accuracy(made, *asked))
     gain = interval([a - b for a, b in zip(shared["none"], shared["P"], strict=True)])
     by_kl = interval([a - b for a, b in zip(shared["none"], shared["KL"], strict=True)])
-    return Found(
+    return CheckResult(
         {
             "how alike hops are, by seed": shared,
             "accuracy, by seed": right,
@@ -78,7 +78,7 @@ def penalised(seed: int) -> Found:
         },
         {
             "what is asked is learnt, with and without": min(min(right["none"]), min(right["P"])) > 0.9,
-            "the penalty lowers the overlap of hops": above(gain[1], gain[2], 0.0),
+            "the penalty lowers the overlap of hops": is_above(gain[1], gain[2], 0.0),
         },
     )
 

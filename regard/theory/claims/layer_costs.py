@@ -7,11 +7,11 @@ import math
 import torch
 from torch import Tensor, nn
 
-from regard.attention.mechanisms.mechanism import heads_apart
+from regard.attention.mechanisms.mechanism import split_heads
 from regard.attention.scores import DotScores
-from regard.attention.token_positions import Places
-from regard.layers.multi_head_attention import MultiHead
-from regard.theory.claim import Claim, Found, Plot
+from regard.attention.token_positions import QueryKeyPositions
+from regard.layers.multi_head_attention import MultiHeadAttention
+from regard.theory.claim import Claim, CheckResult, Plot
 from regard.theory.claims.check_helpers import seeded, slope
 from regard.theory.cost import Trace
 from regard.theory.cost import reference_layers as layers
@@ -30,9 +30,9 @@ def traced(module: nn.Module, *shape: int) -> Trace:
 def compared(n: int, d: int) -> Trace:
     """Scores, softmax and reading alone, without projections."""
     with seeded(0):
-        q, k, v = (heads_apart(torch.randn(1, n, d), 1) for _ in range(3))
+        q, k, v = (split_heads(torch.randn(1, n, d), 1) for _ in range(3))
     with torch.no_grad(), Trace() as trace:
-        DotScores(q, k, Places(range(n), range(n)), d**-0.5).attend(v)
+        DotScores(q, k, QueryKeyPositions(range(n), range(n)), d**-0.5).attend(v)
     return trace
 
 
@@ -44,7 +44,7 @@ def growth(count, **sizes: tuple[int, ...]) -> dict[str, float]:
     }
 
 
-def layer_costs(seed: int) -> Found:
+def layer_costs(seed: int) -> CheckResult:
     ns, ds = (128, 256, 512), (32, 64, 128)
     work = {
         "self-attention": growth(lambda n, d: compared(n, d).flops, n=ns, d=ds),
@@ -69,7 +69,7 @@ def layer_costs(seed: int) -> Found:
     paths, expected = path_lengths()
     exact = all(abs(work[a][b] - wanted[a][b]) < 0.02 for a in wanted for b in wanted[a] if a != "restricted")
     close = all(abs(work["restricted"][b] - 1) < 0.15 for b in wanted["restricted"])
-    return Found(
+    return CheckResult(
         {
             "exponents of the work": work,
             "matrix products one after the other at n = 16, 32, 64": steps,
@@ -123,8 +123,8 @@ def path_lengths() -> tuple[dict[str, list[int]], dict[str, list[int]]]:
     plain = [_layers_until(n, lambda level: layers.Convolution(1, k)) for n in ns]
     dilated = [_layers_until(n, lambda level: layers.Convolution(1, k, dilation=k**level)) for n in ns]
     strided = [_strided(n, k) for n in ns]
-    whole = [_layers_until(n, lambda level: MultiHead(4, 1), 4) for n in ns]
-    local = [_layers_until(n, lambda level: MultiHead(4, 1, "local:window=4"), 4) for n in ns]
+    whole = [_layers_until(n, lambda level: MultiHeadAttention(4, 1), 4) for n in ns]
+    local = [_layers_until(n, lambda level: MultiHeadAttention(4, 1, "local:window=4"), 4) for n in ns]
     recurrent = [traced(layers.Cells(4, 1), 1, n, 4).products - 1 for n in ns]
     found = {
         "self-attention": whole,
@@ -176,7 +176,7 @@ def _strided(n: int, k: int) -> int:
     return level
 
 
-def crossings(seed: int) -> Found:
+def crossings(seed: int) -> CheckResult:
     d = 32
     at: dict[str, list[int | None]] = {}
     for name in ("gru", "lstm", "rnn"):
@@ -197,7 +197,7 @@ def crossings(seed: int) -> Found:
         for n in (5, 33)
     )
     lengths = [8, 16, 32, 64, 128, 256]
-    return Found(
+    return CheckResult(
         {
             "width": d,
             "crossing by formula and counted": at,

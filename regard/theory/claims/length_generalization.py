@@ -12,10 +12,10 @@ import torch
 from torch import nn
 
 from regard.models import bilstm, transformer_classifier
-from regard.theory.claim import Claim, Found, Plot, above, below
+from regard.theory.claim import Claim, CheckResult, Plot, is_above, is_below
 from regard.theory.claims import formal_languages
 from regard.theory.claims.check_helpers import interval
-from regard.theory.claims.small_trainings import Batch, accuracy, fit
+from regard.theory.claims.train_small_model import Batch, accuracy, fit
 
 TOPIC = "limits"
 TRAINED = 16
@@ -23,14 +23,14 @@ ASKED = (16, 32, 64)
 
 
 def attention(layers: int = 2, heads: int = 2, positions: str = "sinusoidal", dim: int = 32) -> Callable[[], nn.Module]:
-    config = transformer_classifier.Config(
+    config = transformer_classifier.TransformerClassifierConfig(
         dim=dim, layers=layers, heads=heads, hidden=2 * dim, positions=positions, dropout=0.0
     )
     return lambda: config.build(6, 2)
 
 
 def lstm(hidden: int = 32) -> Callable[[], nn.Module]:
-    config = bilstm.Config(embed=16, hidden=hidden, pool="last", dropout=0.0)
+    config = bilstm.BiLSTMConfig(embed=16, hidden=hidden, pool="last", dropout=0.0)
     return lambda: config.build(6, 2)
 
 
@@ -86,7 +86,7 @@ def over_seeds(rows: Sequence[Sequence[float]], at: Sequence[int]) -> dict[str, 
     }
 
 
-def parity(seed: int) -> Found:
+def parity(seed: int) -> CheckResult:
     """The same texts for both: bits of up to 16, then of 64."""
     seeds = [seed + i for i in range(3)]
     ours = curves("parity", attention(), seeds=seeds, steps=800)
@@ -98,11 +98,11 @@ def parity(seed: int) -> Found:
         "LSTM": theirs["y"],
         "each seed": [ours["each"], theirs["each"]],
     }
-    return Found(
+    return CheckResult(
         figures,
         {
-            "attention is near guessing at four times the length": below(far["low"], far["high"], 0.65),
-            "an LSTM still knows": above(near["low"], near["high"], 0.8),
+            "attention is near guessing at four times the length": is_below(far["low"], far["high"], 0.65),
+            "an LSTM still knows": is_above(near["low"], near["high"], 0.8),
         },
         {"two layers set by hand are right at this length; trained ones": far["y"]},
         (

@@ -25,7 +25,7 @@ from regard.theory.claim_pages import HERE
 from regard.theory.claims import formal_languages
 from regard.theory.claims.expressivity import parity as by_hand
 from regard.theory.claims.length_generalization import TRAINED, asked, attention, batches, drawn, lstm, over_seeds
-from regard.theory.claims.small_trainings import fit
+from regard.theory.claims.train_small_model import fit
 from regard.theory.cost.plots import plot
 from regard.training import environment
 from regard.training.atomic_write import replace

@@ -16,9 +16,9 @@ import torch
 from torch import nn
 
 from regard.models import gpt
-from regard.theory.claim import Claim, Found, Plot, above
+from regard.theory.claim import Claim, CheckResult, Plot, is_above
 from regard.theory.claims.check_helpers import interval
-from regard.theory.claims.small_trainings import Batch, accuracy, fit, written
+from regard.theory.claims.train_small_model import Batch, accuracy, fit, written
 
 TOPIC = "long range"
 LAG = 5
@@ -53,7 +53,7 @@ def recalling(draw: np.random.Generator, length: int, size: int) -> Batch:
 
 
 def model(mechanism: str, positions: str, layers: int = 2) -> Callable[[], nn.Module]:
-    config = gpt.Config(dim=48, layers=layers, heads=2, mechanism=mechanism, positions=positions)
+    config = gpt.GPTConfig(dim=48, layers=layers, heads=2, mechanism=mechanism, positions=positions)
 
     def build() -> nn.Module:
         made = config.build(KEYS + VALUES)
@@ -112,7 +112,7 @@ def by_length(
     }
 
 
-def compared(task: Task, seed: int, steps: Mapping[str, int], longest: int, title: str, size: int = 32) -> Found:
+def compared(task: Task, seed: int, steps: Mapping[str, int], longest: int, title: str, size: int = 32) -> CheckResult:
     """`steps` by the name of the kind of positions."""
     at = [longest, 2 * longest, 4 * longest, 8 * longest]
     seeds = [seed + i for i in range(3)]
@@ -127,7 +127,7 @@ def compared(task: Task, seed: int, steps: Mapping[str, int], longest: int, titl
         if name != "relative"
     }
     learnt = {name: interval([row[0] for row in curve["each"]]) for name, curve in found.items()}
-    return Found(
+    return CheckResult(
         {
             "lengths": at,
             "steps": dict(steps),
@@ -135,10 +135,10 @@ def compared(task: Task, seed: int, steps: Mapping[str, int], longest: int, titl
             "gain of relative at eight times the length": {name: list(gain) for name, gain in gains.items()},
         },
         {
-            "relative positions have learnt it": above(*learnt["relative"][1:], 0.5),
+            "relative positions have learnt it": is_above(*learnt["relative"][1:], 0.5),
             # Who has not learnt it at the length of training cannot be said to fail beyond it.
             **{
-                f"better than {name} at eight times": above(low, high, 0.0) if learnt[name][1] > 0.5 else None
+                f"better than {name} at eight times": is_above(low, high, 0.0) if learnt[name][1] > 0.5 else None
                 for name, (_, low, high) in gains.items()
             },
         },
@@ -155,16 +155,16 @@ def compared(task: Task, seed: int, steps: Mapping[str, int], longest: int, titl
     )
 
 
-def relative_copying(seed: int) -> Found:
+def relative_copying(seed: int) -> CheckResult:
     return compared(copying, seed, dict.fromkeys(KINDS, 1200), 16, f"Copying from {LAG} places back")
 
 
-def relative_recall(seed: int) -> Found:
+def relative_recall(seed: int) -> CheckResult:
     steps = {"relative": 600, "absolute, learned": 2400, "absolute, sinusoidal": 2400}
     return compared(recalling, seed, steps, 16, "Selective recall", 64)
 
 
-def synthesized(seed: int) -> Found:
+def synthesized(seed: int) -> CheckResult:
     """Recall at the length of training, eight pairs: with and without comparing tokens. Each with positions that it can
     learn it with: a Synthesizer's weights come from one place, so none can be turned by a distance."""
     length, seeds = 16, [seed + i for i in range(3)]
@@ -187,14 +187,14 @@ def synthesized(seed: int) -> Found:
             asked = recalling(np.random.default_rng(20_000 + s), length, 500)
             reached[name].append(accuracy(made, *asked, logits=written))
     _, low, high = interval([a - b for a, b in zip(*reached.values(), strict=True)])
-    return Found(
+    return CheckResult(
         {
             "steps": {name: steps for name, (_, _, steps) in kinds.items()},
             "accuracy": reached,
             "chance": 1 / VALUES,
             "difference": [low, high],
         },
-        {"clearly below dot attention": above(low, high, 0.05)},
+        {"clearly below dot attention": is_above(low, high, 0.05)},
         {"dense Synthesizer, mean": sum(reached["dense Synthesizer"]) / 3, "dot, mean": sum(reached["dot"]) / 3},
     )
 

@@ -7,22 +7,22 @@ import math
 import torch
 from torch import nn
 
-from regard.layers.spatial_attention import Spatial
-from regard.theory.claim import Claim, Found
+from regard.layers.spatial_attention import SpatialAttention
+from regard.theory.claim import Claim, CheckResult
 from regard.theory.claims.check_helpers import seeded
 from regard.theory.claims.layer_costs import TOPIC, compared, traced
 from regard.theory.cost import Trace
 from regard.theory.cost import reference_layers as layers
 
 
-def parallel_time(seed: int) -> Found:
+def parallel_time(seed: int) -> CheckResult:
     ts, js = (16, 64, 256), (16, 64, 256)
     attention = {(t, j): traced(layers.build("self-attention", j), 1, t, j) for t in ts for j in js}
     log = {key: trace.span for key, trace in attention.items()}
     serial = {key: trace.serial for key, trace in attention.items()}
     one = {(t, u): compared(t, u).serial for t in ts for u in js}
     with seeded(0):
-        grids = {(x, j): traced(Spatial(j, 1), 1, x, x, j).span for x in (4, 8, 16) for j in (16, 64)}
+        grids = {(x, j): traced(SpatialAttention(j, 1), 1, x, x, j).span for x in (4, 8, 16) for j in (16, 64)}
     depth = {}
     for t, levels in ((8, 1), (4, 5), (16, 1), (8, 9), (16, 9)):
         for j in (16, 256):
@@ -53,7 +53,7 @@ def parallel_time(seed: int) -> Found:
         "serial inner products: layer, steps at J = 16, 64, 256": [serial[64, j] for j in js],
         "serial, steps gained when T doubles": sorted(doubled(one, 0)),
     }
-    return Found(
+    return CheckResult(
         figures,
         {
             "self-attention O(log T + log J)": len(doubled(log, 0)) == 1 and len(doubled(log, 1)) == 1,

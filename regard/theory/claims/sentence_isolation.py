@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.models import context_han, han
-from regard.theory.claim import Claim, Found, above
+from regard.theory.claim import Claim, CheckResult, is_above
 from regard.theory.claims.check_helpers import interval
-from regard.theory.claims.small_trainings import accuracy, fit
+from regard.theory.claims.train_small_model import accuracy, fit
 
 THINGS, COLOURS = 6, 3
 Q, FIRST_THING, FIRST_COLOUR = 1, 2, 2 + THINGS
@@ -41,11 +41,11 @@ def asked(model: nn.Module, ids: Tensor) -> Tensor:
     return model(ids, torch.ones_like(ids, dtype=torch.bool), sentences).logits
 
 
-def isolated(seed: int, steps: int = 600) -> Found:
+def isolated(seed: int, steps: int = 600) -> CheckResult:
     size = {"embed": 16, "hidden": 12, "attention": 24, "dropout": 0.0, "spread": 1.0}
     builds: dict[str, Callable[[], nn.Module]] = {
-        "HAN": lambda: han.Config(**size).build(VOCAB, COLOURS),  # type: ignore[arg-type]
-        "context-aware HAN": lambda: context_han.Config(**size).build(VOCAB, COLOURS),  # type: ignore[arg-type]
+        "HAN": lambda: han.HANConfig(**size).build(VOCAB, COLOURS),  # type: ignore[arg-type]
+        "context-aware HAN": lambda: context_han.ContextHANConfig(**size).build(VOCAB, COLOURS),  # type: ignore[arg-type]
     }
     reached: dict[str, list[float]] = {name: [] for name in builds}
     for s in range(seed, seed + 4):
@@ -63,9 +63,9 @@ def isolated(seed: int, steps: int = 600) -> Found:
                 accuracy(made, *texts(np.random.default_rng(7000 + s), 500, THINGS, True), logits=asked)
             )
     _, low, high = interval([a - b for a, b in zip(reached["context-aware HAN"], reached["HAN"], strict=True)])
-    return Found(
+    return CheckResult(
         {"accuracy, by seed": reached, "chance": 1 / COLOURS, "difference": [low, high]},
-        {"context helps where text needs it": above(low, high, 0.0)},
+        {"context helps where text needs it": is_above(low, high, 0.0)},
     )
 
 

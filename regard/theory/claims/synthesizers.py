@@ -1,66 +1,56 @@
-"""Synthesizers: weights without any comparison of tokens."""
+"""Claim about Synthesizers: attention weights without comparing tokens."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
-from torch import Tensor
 
-from regard.attention.token_positions import Places
 from regard.errors import UserError
-from regard.theory.claim import Claim, Found
-from regard.theory.claims.check_helpers import gap, layer, noise
+from regard.theory.claim import CheckResult, Claim
+from regard.theory.claims.check_helpers import build_layer, max_difference, randn, self_attention_scores
 
 TOPIC = "order"
 
 
-def synthesizer(seed: int) -> Found:
-    """Which inputs a row of weights depends on, by gradient; and the length beyond which there are no weights."""
-    n, length = 9, 12
-    others, own, drawn = {}, {}, {}
+def check_synthesizers(seed: int) -> CheckResult:
+    """Find which inputs a row of weights depends on (by gradient), and that inputs beyond the length are rejected."""
+    n, length, position = 9, 12, 4
+    gradient_own, gradient_others, too_long_raises = {}, {}, {}
     for name in ("synthesizer-dense", "synthesizer-factorized-dense", "dot"):
-        how = {} if name == "dot" else {"length": length}
-        made, x = layer(24, 2, name, seed=seed, **how), noise(1, n, 24, seed=seed + 1).requires_grad_()
-        weights = _weights(made.mechanism, x)
-        (grad,) = torch.autograd.grad(weights[0, :, 4].pow(2).sum(), x)
-        own[name] = float(grad[0, 4].abs().max())
-        rest = torch.cat((grad[0, :4], grad[0, 5:]))
-        others[name] = float(rest.abs().max())
-    refused = {}
+        options = {} if name == "dot" else {"length": length}
+        layer, x = build_layer(24, 2, name, seed=seed, **options), randn(1, n, 24, seed=seed + 1).requires_grad_()
+        weights = self_attention_scores(layer.mechanism, x).weights()
+        (grad,) = torch.autograd.grad(weights[0, :, position].pow(2).sum(), x)
+        gradient_own[name] = float(grad[0, position].abs().max())
+        gradient_others[name] = float(torch.cat((grad[0, :position], grad[0, position + 1 :])).abs().max())
+        if name == "dot":
+            continue
+        try:
+            layer(randn(1, length + 1, 24, seed=seed))
+            too_long_raises[name] = False
+        except UserError:
+            too_long_raises[name] = True
+    random_difference = {}
     for name in ("synthesizer-random", "synthesizer-factorized"):
-        made = layer(24, 2, name, seed=seed, length=length)
+        mechanism = build_layer(24, 2, name, seed=seed, length=length).mechanism
         with torch.no_grad():
-            a, b = (_weights(made.mechanism, noise(1, n, 24, seed=seed + i)) for i in (1, 2))
-        drawn[name] = gap(a, b)
-    for name in others:
-        if name != "dot":
-            try:
-                layer(24, 2, name, seed=seed, length=length)(noise(1, length + 1, 24, seed=seed))
-                refused[name] = False
-            except UserError:
-                refused[name] = True
-    return Found(
+            a, b = (self_attention_scores(mechanism, randn(1, n, 24, seed=seed + i)).weights() for i in (1, 2))
+        random_difference[name] = max_difference(a, b)
+    return CheckResult(
         {
-            "gradient of a row from its own place": own,
-            "gradient of a row from other places": others,
-            "weights on two different texts, difference": drawn,
-            "longer than its length is refused": refused,
+            "gradient of a row from its own position": gradient_own,
+            "gradient of a row from other positions": gradient_others,
+            "difference of the weights on two texts": random_difference,
+            "raises beyond its length": too_long_raises,
         },
         {
-            "dense: from its own place alone": all(v == 0 for k, v in others.items() if k != "dot")
-            and all(v > 0 for k, v in own.items() if k != "dot"),
-            "random: learned outright": max(drawn.values()) == 0.0,
-            "the dot product does compare": others["dot"] > 1e-6,
-            "a fixed greatest length": all(refused.values()),
+            "dense: weights depend on their own position alone": all(
+                gradient_others[name] == 0 and gradient_own[name] > 0 for name in too_long_raises
+            ),
+            "random: weights do not depend on the input": max(random_difference.values()) == 0.0,
+            "dot: weights depend on other positions": gradient_others["dot"] > 1e-6,
+            "the length is limited": all(too_long_raises.values()),
         },
     )
-
-
-def _weights(mechanism: Any, x: Tensor) -> Tensor:
-    n = x.shape[1]
-    q, (k, _) = mechanism.query(x, range(n)), mechanism.remember(x, range(n))
-    return mechanism.score(q, k, Places(range(n), range(n))).weights()
 
 
 CLAIMS = [
@@ -68,9 +58,9 @@ CLAIMS = [
         "synthesizer",
         TOPIC,
         "exact",
-        "In a Synthesizer no token is compared with another: dense rows of weights come from their own position alone, "
-        "random ones are learned outright, and there is a greatest length.",
+        "A Synthesizer compares no tokens: a dense row of weights is computed from its own position alone, a random one "
+        "is a learned parameter, and the length is limited.",
         "dense: a_i = softmax(W_2 relu(W_1 x_i));  random: a = softmax(R)",
-        synthesizer,
+        check_synthesizers,
     ),
 ]

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 
 from regard.attention.scores import DotScores
-from regard.attention.token_positions import Places
-from regard.layers.attention_pooling import divergence, redundancy
-from regard.theory.claim import Claim, Found, Plot
+from regard.attention.token_positions import QueryKeyPositions
+from regard.layers.attention_pooling import hop_kl, hop_penalty
+from regard.theory.claim import Claim, CheckResult, Plot
 from regard.theory.claims.check_helpers import noise, seeded, slope, weigh
 from regard.theory.cost import reference_layers
 
@@ -81,7 +81,7 @@ def grows(times: dict[str, list[float]], sizes: Sequence[int], wanted: float, se
 def _attention(n: int, d: int) -> Callable[[], object]:
     with seeded(0):
         q, k, v = (torch.randn(4, 1, n, d) for _ in range(3))
-    return lambda: DotScores(q, k, Places(range(n), range(n)), d**-0.5).attend(v)
+    return lambda: DotScores(q, k, QueryKeyPositions(range(n), range(n)), d**-0.5).attend(v)
 
 
 def _layer(name: str, n: int, d: int) -> Callable[[], object]:
@@ -90,7 +90,7 @@ def _layer(name: str, n: int, d: int) -> Callable[[], object]:
     return lambda: reference_layers.run(made, x)
 
 
-def growth(seed: int) -> Found:
+def growth(seed: int) -> CheckResult:
     cases: dict[str, tuple[Callable[[int], Callable[[], object]], tuple[int, ...], float]] = {
         "self-attention in n": (lambda n: _attention(n, 64), (1024, 2048, 4096), 2.0),
         "LSTM in n": (lambda n: _layer("lstm", n, 128), (128, 256, 512, 1024), 1.0),
@@ -104,10 +104,10 @@ def growth(seed: int) -> Found:
             times = seconds({str(size): make(size) for size in sizes})
             figures[name], tests[name] = grows(times, sizes, wanted, seed)
             curves.append({"name": name, "x": list(sizes), "y": [min(times[str(size)]) for size in sizes]})
-    return Found(figures, tests, {}, (Plot("Seconds of one core of this machine", "size", "seconds", curves, "xy"),))
+    return CheckResult(figures, tests, {}, (Plot("Seconds of one core of this machine", "size", "seconds", curves, "xy"),))
 
 
-def penalty(seed: int) -> Found:
+def penalty(seed: int) -> CheckResult:
     """P against a KL of all pairs, forward and backward; Lin et al. 2017 say that P takes a third."""
     a = weigh(noise(32, 30, 100, seed=seed)).float()[:, None].requires_grad_()
 
@@ -120,10 +120,10 @@ def penalty(seed: int) -> Found:
         return lambda: torch.autograd.grad(of(a).mean(), a)
 
     times = seconds(
-        {"P": with_gradient(redundancy), "pairs": with_gradient(pairs), "product": with_gradient(divergence)}, 15
+        {"P": with_gradient(hop_penalty), "pairs": with_gradient(pairs), "product": with_gradient(hop_kl)}, 15
     )
     least = {name: min(t) for name, t in times.items()}
-    return Found(
+    return CheckResult(
         {
             "milliseconds": {name: 1e3 * t for name, t in least.items()},
             "P over KL, pair by pair": least["P"] / least["pairs"],

@@ -18,19 +18,20 @@ from regard.data.corpus import Corpus
 from regard.data.tokenizer import EOS
 from regard.data.vocabulary import Vocabulary
 from regard.tasks.language.objectives import sliding_window
-from regard.tasks.language.objectives.token_objective import WordBatch, tensor
-from regard.training.objective import Term
-
-MODELS = ("gpt", "ngram-gpt", "cnn")
-
+from regard.tasks.language.objectives.token_objective import TokenObjective, WordBatch, tensor
+from regard.training.objective import LossTerm
 
 @dataclass(frozen=True)
-class Config:
+class CausalConfig:
     """There is nothing to choose."""
 
 
-class Causal:
-    def __init__(self, config: Config, vocabulary: Vocabulary, *, block: int, stride: int, rows: int, seed: int):
+class CausalObjective(TokenObjective):
+    config_class = CausalConfig
+    models = ("gpt", "ngram-gpt", "cnn")
+    uses_sliding_window = True
+
+    def __init__(self, config: CausalConfig, vocabulary: Vocabulary, *, block: int, stride: int, rows: int, seed: int):
         self.vocabulary, self.block, self.stride, self.rows = vocabulary, block, stride, rows
         self._lengths: dict[int, tuple[int, int, int]] = {}
         self.length, self.step = block + 1, block  # a window's last token, only wanted, is the next one's first
@@ -39,11 +40,11 @@ class Causal:
         ids = corpus.read(starts, self.length)
         return WordBatch(tensor(ids[:, :-1]), tensor(ids[:, 1:]))
 
-    def loss(self, model: nn.Module, batch: WordBatch) -> Mapping[str, Term]:
+    def loss(self, model: nn.Module, batch: WordBatch) -> Mapping[str, LossTerm]:
         if getattr(model, "adaptive", None) is not None:  # which can do without the logits of all words
-            return {"words": Term(model(batch.ids, targets=batch.targets).sum())}
+            return {"words": LossTerm(model(batch.ids, targets=batch.targets).sum())}
         logits = model(batch.ids)
-        return {"words": Term(F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), reduction="sum"))}
+        return {"words": LossTerm(F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), reduction="sum"))}
 
     def evaluate(self, model: nn.Module, corpus: Corpus) -> dict[str, float]:
         """Nats a token, perplexity, the share of tokens that are not known, and bits by the length of the text."""
@@ -61,15 +62,8 @@ class Causal:
     def _text(self, corpus: Corpus) -> tuple[int, int, int]:
         """How long the text is, found out once."""
         if id(corpus) not in self._lengths:
-            self._lengths[id(corpus)] = self.vocabulary.text(corpus)
+            self._lengths[id(corpus)] = self.vocabulary.measure_text(corpus)
         return self._lengths[id(corpus)]
-
-    @staticmethod
-    def idle(config: Config, model: nn.Module) -> list[nn.Parameter]:
-        return []
-
-
-OBJECTIVE = Causal
 
 
 def before(corpus: Corpus, starts: np.ndarray, ids: np.ndarray) -> np.ndarray:

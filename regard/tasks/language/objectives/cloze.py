@@ -30,18 +30,15 @@ from regard.data.vocabulary import Vocabulary
 from regard.errors import UserError
 from regard.tasks.language.objectives import sliding_window
 from regard.tasks.language.objectives.causal import at_places
-from regard.tasks.language.objectives.token_objective import WordBatch, tensor
-from regard.training.objective import Term
-
-MODELS = ("birnn",)
-
+from regard.tasks.language.objectives.token_objective import TokenObjective, WordBatch, tensor
+from regard.training.objective import LossTerm
 
 _DRAW = 11
 """What the chances are for."""
 
 
 @dataclass(frozen=True)
-class Config:
+class ClozeConfig:
     """`sampled`: how many other words each is told from in training; 0 is all."""
 
     sampled: int = 0
@@ -51,9 +48,13 @@ class Config:
             raise UserError(f"corruption.sampled is a number of words, 0 for all, and was given {self.sampled}")
 
 
-class Blank:
-    def __init__(self, config: Config, vocabulary: Vocabulary, *, block: int, stride: int, rows: int, seed: int):
-        self.word, self.block, self.stride, self.rows = vocabulary.word, block, stride, rows
+class ClozeObjective(TokenObjective):
+    config_class = ClozeConfig
+    models = ("birnn",)
+    uses_sliding_window = True
+
+    def __init__(self, config: ClozeConfig, vocabulary: Vocabulary, *, block: int, stride: int, rows: int, seed: int):
+        self.word, self.block, self.stride, self.rows = vocabulary.is_word, block, stride, rows
         self.kind, self.seed = vocabulary.kind, seed
         self.sampled, self.size = config.sampled if config.sampled < vocabulary.size else 0, vocabulary.size
         self.length = self.step = block
@@ -73,14 +74,14 @@ class Blank:
             others = tensor(np.concatenate((np.arange(self.frequent), self.frequent + np.sort(rest))))
         return WordBatch(tensor(ids), tensor(ids.reshape(-1)[places]), tensor(places), others=others)
 
-    def loss(self, model: nn.Module, batch: WordBatch) -> Mapping[str, Term]:
+    def loss(self, model: nn.Module, batch: WordBatch) -> Mapping[str, LossTerm]:
         if batch.others is not None:
             drawn = (self.sampled - self.frequent) / (self.size - self.frequent)
             weight = torch.where(batch.others < self.frequent, 0.0, -math.log(drawn))
             nats = model(batch.ids, places=batch.places, targets=batch.targets, others=batch.others, weight=weight)
-            return {"words": Term(nats.sum())}
+            return {"words": LossTerm(nats.sum())}
         logits = model(batch.ids, places=batch.places)
-        return {"words": Term(F.cross_entropy(logits, batch.targets, reduction="sum"))}
+        return {"words": LossTerm(F.cross_entropy(logits, batch.targets, reduction="sum"))}
 
     def evaluate(self, model: nn.Module, corpus: Corpus) -> dict[str, float]:
         """Of the missing word: nats, perplexity, accuracy, and the share of words that are not known."""
@@ -90,9 +91,4 @@ class Blank:
         shares = {"accuracy": found.accuracy, **found.unknown(self.kind)}
         return {"loss": found.loss, "perplexity": found.perplexity, **shares}
 
-    @staticmethod
-    def idle(config: Config, model: nn.Module) -> list[nn.Parameter]:
-        return []
 
-
-OBJECTIVE = Blank

@@ -20,21 +20,20 @@ from torch import nn
 
 from regard.data import counter_rng
 from regard.data.corpus import Corpus
-from regard.data.tokenizer import MASK, SPECIAL
+from regard.data.tokenizer import MASK, SPECIAL_TOKENS
 from regard.data.vocabulary import Vocabulary
 from regard.errors import UserError
 from regard.tasks.language.objectives import next_sentence, sliding_window
-from regard.tasks.language.objectives.token_objective import WordBatch, tensor
-from regard.training.objective import Term
+from regard.tasks.language.objectives.token_objective import TokenObjective, WordBatch, tensor
+from regard.training.objective import LossTerm
 
-MODELS = ("bert", "preln-bert")
 HIDDEN, SWAPPED = 0.8, 0.1
 _CHOOSE, _CHANGE, _OTHER = 1, 2, 3  # what chances are for
 _VALID = 2**32 - 1  # an epoch that training never reaches
 
 
 @dataclass(frozen=True)
-class Config:
+class MaskedConfig:
     rate: float = 0.15
     whole_words: bool = False
     next_sentence: bool = False
@@ -44,8 +43,11 @@ class Config:
             raise UserError(f"corruption.rate is a share between 0 and 1, and was given {self.rate}")
 
 
-class Masked:
-    def __init__(self, config: Config, vocabulary: Vocabulary, *, block: int, stride: int, rows: int, seed: int):
+class MaskedObjective(TokenObjective):
+    config_class = MaskedConfig
+    models = ("bert", "preln-bert")
+
+    def __init__(self, config: MaskedConfig, vocabulary: Vocabulary, *, block: int, stride: int, rows: int, seed: int):
         self.config, self.vocabulary, self.block, self.rows, self.seed = config, vocabulary, block, rows, seed
         self.length = self.step = next_sentence.length(block) if config.next_sentence else block
         self._bounds: dict[int, np.ndarray] = {}
@@ -61,7 +63,7 @@ class Masked:
     def _borders(self, corpus: Corpus) -> np.ndarray:
         """First tokens of documents, of which there may be millions: asked for once."""
         if id(corpus) not in self._bounds:
-            self._bounds[id(corpus)] = corpus.bounds()
+            self._bounds[id(corpus)] = corpus.document_starts()
         return self._bounds[id(corpus)]
 
     def _hidden(
@@ -81,17 +83,17 @@ class Masked:
             None if pair is None else tensor(pair.follows),
         )
 
-    def loss(self, model: nn.Module, batch: WordBatch) -> Mapping[str, Term]:
+    def loss(self, model: nn.Module, batch: WordBatch) -> Mapping[str, LossTerm]:
         words, follows = model(batch.ids, segments=batch.segments, places=batch.places)
-        terms = {"words": Term(F.cross_entropy(words, batch.targets, reduction="sum"))}
+        terms = {"words": LossTerm(F.cross_entropy(words, batch.targets, reduction="sum"))}
         if batch.follows is not None:
-            terms["next"] = Term(F.cross_entropy(follows, batch.follows, reduction="sum"))
+            terms["next"] = LossTerm(F.cross_entropy(follows, batch.follows, reduction="sum"))
         return terms
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, corpus: Corpus) -> dict[str, float]:
         """Of the missing words, and of the sentences that follow, each apart."""
-        device, count = sliding_window.device_of(model), corpus.tokens // self.length
+        device, count = sliding_window.device_of(model), corpus.num_tokens // self.length
         nats = right = words = next_nats = next_right = 0.0
         for i in range(0, count, self.rows):
             items = np.arange(i, min(i + self.rows, count))
@@ -113,17 +115,14 @@ class Masked:
         return metrics
 
     @staticmethod
-    def idle(config: Config, model: nn.Module) -> list[nn.Parameter]:
+    def unused_parameters(config: MaskedConfig, model: nn.Module) -> list[nn.Parameter]:
         """Without pairs of sentences nothing asks which follows."""
         names = () if config.next_sentence else ("pooler.", "next.")
         return [p for name, p in model.named_parameters() if name.startswith(names)]
 
 
-OBJECTIVE = Masked
-
-
 def choose(
-    ids: np.ndarray, vocabulary: Vocabulary, config: Config, seed: int, epoch: int, items: np.ndarray
+    ids: np.ndarray, vocabulary: Vocabulary, config: MaskedConfig, seed: int, epoch: int, items: np.ndarray
 ) -> np.ndarray:
     """Which places of (b, n) are hidden: the share `rate` of each row's words, to the nearest whole one, at least one.
 
@@ -131,10 +130,10 @@ def choose(
     first part with `whole_words`; then words are taken as long as their middle lies within the share.
     """
     number = counter_rng.uniform(seed, epoch, _CHOOSE, items, ids.shape[1])
-    word = vocabulary.word[ids]
+    word = vocabulary.is_word[ids]
     rows = np.arange(len(ids))[:, None]
     if config.whole_words:
-        begins = vocabulary.begins(ids) | ~word
+        begins = vocabulary.find_word_starts(ids) | ~word
         begins[:, 1:] |= ~word[:, :-1]
         first = np.maximum.accumulate(np.where(begins, np.arange(ids.shape[1]), 0), 1)
         number = number[rows, first]
@@ -160,6 +159,6 @@ def change(ids: np.ndarray, chosen: np.ndarray, vocab: int, seed: int, epoch: in
     """Of the chosen places 80 % [MASK], 10 % a word by chance, 10 % as they were."""
     what = counter_rng.uniform(seed, epoch, _CHANGE, items, ids.shape[1])
     other = counter_rng.uniform(seed, epoch, _OTHER, items, ids.shape[1])
-    swapped = len(SPECIAL) + counter_rng.below(vocab - len(SPECIAL), other)
+    swapped = len(SPECIAL_TOKENS) + counter_rng.scale_to_int(vocab - len(SPECIAL_TOKENS), other)
     new = np.where(what < HIDDEN, MASK, np.where(what < HIDDEN + SWAPPED, swapped, ids))
     return np.where(chosen, new, ids)

@@ -50,10 +50,10 @@ def pairs(
 ) -> Pairs:
     """Rows whose first tokens are those at `starts`. `bounds` are the first tokens of the corpus's documents."""
     n, rows = length(block), np.arange(len(items))[:, None]
-    if corpus.tokens < LEAST * block:
+    if corpus.num_tokens < LEAST * block:
         raise UserError(
             f"sentences from elsewhere want a text of {LEAST} blocks ({LEAST * block:,} tokens) or more in each part, "
-            f"and one has {corpus.tokens:,}; lower data.block, or leave next_sentence out"
+            f"and one has {corpus.num_tokens:,}; lower data.block, or leave next_sentence out"
         )
     text = corpus.read(starts, n)
     cut = _cut(bounds, starts, text, vocabulary, counter_rng.uniform(seed, epoch, _CUT, items, n))
@@ -90,5 +90,5 @@ def _cut(
 
 def _away(corpus: Corpus, starts: np.ndarray, block: int, number: np.ndarray) -> np.ndarray:
     """Starts of stretches that lie at least two blocks from these, with room for two rows of text."""
-    room, gap = corpus.tokens - 2 * block, 2 * block
-    return (starts + gap + counter_rng.below(room - 2 * gap, number)) % room
+    room, gap = corpus.num_tokens - 2 * block, 2 * block
+    return (starts + gap + counter_rng.scale_to_int(room - 2 * gap, number)) % room

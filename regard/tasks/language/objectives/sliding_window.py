@@ -35,8 +35,8 @@ def batches(
     corpus: Corpus, block: int, stride: int, lead: int, rows: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Starts (b,), tokens (b, n) and which of them are scored (b, n), a few windows at a time."""
-    starts, first, stop = windows(corpus.tokens, block, stride, lead)
-    length = min(block, corpus.tokens)
+    starts, first, stop = windows(corpus.num_tokens, block, stride, lead)
+    length = min(block, corpus.num_tokens)
     for i in range(0, len(starts), rows):
         part = slice(i, i + rows)
         places = starts[part, None] + np.arange(length)

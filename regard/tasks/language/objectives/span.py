@@ -22,17 +22,16 @@ from regard.data.vocabulary import Vocabulary
 from regard.errors import UserError
 from regard.tasks.language.objectives import sliding_window
 from regard.tasks.language.objectives.causal import at_places
-from regard.tasks.language.objectives.token_objective import WordBatch, tensor
-from regard.training.objective import Term
+from regard.tasks.language.objectives.token_objective import TokenObjective, WordBatch, tensor
+from regard.training.objective import LossTerm
 
-MODELS = ("gpt", "ngram-gpt", "cnn")
 MARKS = 3
 _LONG, _WHERE = 21, 22
 _VALID = 2**32 - 1  # an epoch that training never reaches
 
 
 @dataclass(frozen=True)
-class Config:
+class SpanConfig:
     loss: str = "span"
 
     def __post_init__(self) -> None:
@@ -40,8 +39,11 @@ class Config:
             raise UserError(f"corruption.loss is 'span' or 'all', and was given {self.loss!r}")
 
 
-class Span:
-    def __init__(self, config: Config, vocabulary: Vocabulary, *, block: int, stride: int, rows: int, seed: int):
+class SpanObjective(TokenObjective):
+    config_class = SpanConfig
+    models = ("gpt", "ngram-gpt", "cnn")
+
+    def __init__(self, config: SpanConfig, vocabulary: Vocabulary, *, block: int, stride: int, rows: int, seed: int):
         self.config, self.rows, self.seed = config, rows, seed
         self.length = self.step = block + 1 - MARKS
         if self.length < 2:
@@ -55,13 +57,13 @@ class Span:
         places = np.flatnonzero(inside[:, 1:])
         return WordBatch(tensor(ids[:, :-1]), tensor(wanted.reshape(-1)[places]), tensor(places))
 
-    def loss(self, model: nn.Module, batch: WordBatch) -> Mapping[str, Term]:
+    def loss(self, model: nn.Module, batch: WordBatch) -> Mapping[str, LossTerm]:
         logits = model(batch.ids, places=batch.places)
-        return {"words": Term(F.cross_entropy(logits, batch.targets, reduction="sum"))}
+        return {"words": LossTerm(F.cross_entropy(logits, batch.targets, reduction="sum"))}
 
     def evaluate(self, model: nn.Module, corpus: Corpus) -> dict[str, float]:
         """Of the words of the spans: nats, perplexity, accuracy. The spans hang on the text's place alone."""
-        count = corpus.tokens // self.length
+        count = corpus.num_tokens // self.length
 
         def rows():
             for i in range(0, count, self.rows):
@@ -72,19 +74,12 @@ class Span:
         found = sliding_window.score(at_places(model), sliding_window.device_of(model), rows())
         return {"loss": found.loss, "perplexity": found.perplexity, "accuracy": found.accuracy}
 
-    @staticmethod
-    def idle(config: Config, model: nn.Module) -> list[nn.Parameter]:
-        return []
-
-
-OBJECTIVE = Span
-
 
 def corrupt(text: np.ndarray, seed: int, epoch: int, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(b, n) to `prefix [MASK] suffix [MASK] span [EOS]`, (b, n + 3), and where the span and its end stand."""
     n = text.shape[1]
-    length = 1 + counter_rng.below(max(n // 2, 1), counter_rng.uniform(seed, epoch, _LONG, items, 1))  # (b, 1)
-    start = counter_rng.below(n - length + 1, counter_rng.uniform(seed, epoch, _WHERE, items, 1))
+    length = 1 + counter_rng.scale_to_int(max(n // 2, 1), counter_rng.uniform(seed, epoch, _LONG, items, 1))  # (b, 1)
+    start = counter_rng.scale_to_int(n - length + 1, counter_rng.uniform(seed, epoch, _WHERE, items, 1))
     place = np.arange(n + MARKS)
     second = n - length + 1  # where the second mask stands
     source = np.where(place < start, place, np.where(place < second, place - 1 + length, start + place - second - 1))

@@ -9,18 +9,18 @@ import torch
 
 import regard
 from regard.attention.masks import Mask
-from regard.data.synthetic.reviews import generate
+from regard.data.synthetic.reviews import generate_reviews
 from regard.errors import UserError
 from regard.theory import run_checks
-from regard.theory.claim import Found
+from regard.theory.claim import CheckResult
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """A causal language model with rotary positions, and a classifier."""
     folder = tmp_path_factory.mktemp("own")
-    quiet = {"progress": False, "say": lambda line: None}
-    reviews = generate(80, 0)
+    quiet = {"progress": False}
+    reviews = generate_reviews(80, 0)
     (folder / "corpus.txt").write_text("\n".join(r.text for r in reviews) + "\n")
     sizes = {"dim": 16, "layers": 2, "heads": 2, "positions": "rotary"}
     settings = {"model": sizes, "data": {"block": 24}, "tokenizer": {"vocab": 300}}
@@ -90,8 +90,8 @@ def test_a_sound_classifier(runs):
 def test_a_leak_is_told(runs, monkeypatch):
     s = run_checks.subject(regard.load(str(runs / "gpt")), 0)
     assert run_checks.no_leak(s).verdict == "holds"
-    monkeypatch.setattr(Mask, "is_plain_causal", lambda self, q_at, k_at: False)
-    monkeypatch.setattr(Mask, "allowed", lambda self, q_at, k_at, device: None)
+    monkeypatch.setattr(Mask, "is_plain_causal", lambda self, q_pos, k_pos: False)
+    monkeypatch.setattr(Mask, "allowed", lambda self, q_pos, k_pos, device: None)
     assert run_checks.no_leak(s).verdict == "fails"
 
 
@@ -134,7 +134,7 @@ def test_what_cannot_be_compiled_is_undecided(runs, monkeypatch):
     found_ = run_checks.compiled(s)
     assert found_.verdict == "undecided"
     assert "no compiler" in json.dumps(dict(found_.figures))
-    assert isinstance(found_, Found)
+    assert isinstance(found_, CheckResult)
 
 
 def test_a_fitted_model_is_refused(runs):

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from regard.cli import app
-from regard.theory import verify
-from regard.theory.claim import Claim, Found, Plot, run
+from regard.theory import verify_claims
+from regard.theory.claim import Claim, CheckResult, Plot, check_claim
 from regard.theory.claim_pages import file_of, page, write
 from regard.theory.sliders_page import page as sliders
 
@@ -19,8 +19,8 @@ def _outside(text: str) -> bool:
 
 def made(tests, id="one", topic="order"):
     plot = Plot("A plot", "n", "FLOPs", [{"name": "a", "x": [1, 10, 100], "y": [2, 200, 2000]}], "xy")
-    found = Found({"figure <b>": 0.25, "list": [1, 2.5]}, tests, {"counter": 3}, (plot,))
-    return run(Claim(id, topic, "exact", "It is so.", "a = b", lambda seed: found, "told"))
+    found = CheckResult({"figure <b>": 0.25, "list": [1, 2.5]}, tests, {"counter": 3}, (plot,))
+    return check_claim(Claim(id, topic, "exact", "It is so.", "a = b", lambda seed: found, "told"))
 
 
 def test_a_page_says_verdict_figures_and_what_is_told():
@@ -51,7 +51,7 @@ def test_the_command_says_what_does_not_hold(monkeypatch, verdict):
     from typer.testing import CliRunner
 
     monkeypatch.setattr(
-        verify, "CLAIMS", [Claim("x", "order", "exact", "So.", "a", lambda seed: Found({"a": 1}, {"t": verdict}))]
+        verify_claims, "CLAIMS", [Claim("x", "order", "exact", "So.", "a", lambda seed: CheckResult({"a": 1}, {"t": verdict}))]
     )
     said = CliRunner().invoke(app, ["verify", "--json"])
     assert said.exit_code == (1 if verdict is False else 0)
@@ -64,11 +64,11 @@ def test_the_command_says_what_does_not_hold(monkeypatch, verdict):
 def test_what_was_checked_before_a_stop_is_shown(monkeypatch):
     from typer.testing import CliRunner
 
-    def stop(seed: int) -> Found:
+    def stop(seed: int) -> CheckResult:
         raise KeyboardInterrupt
 
-    one = Claim("one", "order", "exact", "So.", "a", lambda seed: Found({"a": 1}, {"t": True}))
-    monkeypatch.setattr(verify, "CLAIMS", [one, Claim("two", "order", "exact", "So.", "a", stop)])
+    one = Claim("one", "order", "exact", "So.", "a", lambda seed: CheckResult({"a": 1}, {"t": True}))
+    monkeypatch.setattr(verify_claims, "CLAIMS", [one, Claim("two", "order", "exact", "So.", "a", stop)])
     said = CliRunner().invoke(app, ["verify", "--json"])
     assert said.exit_code == 130
     assert [row["id"] for row in json.loads(said.stdout)] == ["one"]

@@ -24,9 +24,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.models import gpt
-from regard.theory.claim import Claim, Found, above, below
+from regard.theory.claim import Claim, CheckResult, is_above, is_below
 from regard.theory.claims.check_helpers import interval, weigh
-from regard.theory.claims.small_trainings import Batch, fit, written
+from regard.theory.claims.train_small_model import Batch, fit, written
 
 TOPIC = "facts"
 GROUPS, SYLLABLES, PLACES, PEOPLE = 3, 10, 12, 240
@@ -98,7 +98,7 @@ def unseen(seed: int, known: World, count: int = 300) -> tuple[np.ndarray, np.nd
 
 
 def build() -> nn.Module:
-    return gpt.Config(dim=64, layers=2, heads=4, positions="learned:length=16").build(VOCAB)
+    return gpt.GPTConfig(dim=64, layers=2, heads=4, positions="learned:length=16").build(VOCAB)
 
 
 STEPS = (1000, 150)
@@ -149,7 +149,7 @@ def _share(model: nn.Module, people: World, who: slice, first: int = STOP) -> fl
     return float((said == FIRST_PLACE + people.place[who]).mean())
 
 
-def pretraining(seed: int) -> Found:
+def pretraining(seed: int) -> CheckResult:
     half, seeds = PEOPLE // 2, range(seed, seed + 5)
     known: dict[bool, list[float]] = {True: [], False: []}
     trained, plain = list[float](), list[float]()
@@ -161,7 +161,7 @@ def pretraining(seed: int) -> Found:
         plain.append(_share(taught(s, True, plain=True), people, slice(half, None), ASK))
     chance = 1 / PLACES
     with_, without = interval(known[True]), interval(known[False])
-    return Found(
+    return CheckResult(
         {
             "people asked about first in the test": half,
             "right with pretraining, by seed": known[True],
@@ -171,13 +171,13 @@ def pretraining(seed: int) -> Found:
             "right with pretraining, then questions alone with a word of their own first": plain,
         },
         {
-            "without pretraining at the level of guessing": below(without[1], without[2], chance + 0.1),
-            "pretraining lifts it far above": above(with_[1], with_[2], 3 * chance),
+            "without pretraining at the level of guessing": is_below(without[1], without[2], chance + 0.1),
+            "pretraining lifts it far above": is_above(with_[1], with_[2], 3 * chance),
         },
     )
 
 
-def made_up(seed: int) -> Found:
+def made_up(seed: int) -> CheckResult:
     """Answers for people whom nobody has told of: always a place, how sure, and whether a threshold helps."""
     shares, sure_known, sure_unknown, areas = [], [], [], []
     for s in range(seed, seed + 3):
@@ -192,7 +192,7 @@ def made_up(seed: int) -> Found:
         sure_unknown.append(float(b.mean()))
         areas.append(float((a[:, None] > b[None]).double().mean()))
     found, area = interval(shares), interval(areas)
-    return Found(
+    return CheckResult(
         {
             "share of unknown people who get a place": shares,
             "mean confidence, known people": sure_known,
@@ -200,14 +200,14 @@ def made_up(seed: int) -> Found:
             "chance that a known one is answered more surely": areas,
         },
         {
-            "it answers for people it has never seen": above(found[1], found[2], 0.95),
-            "confidence tells some of it apart, so it can abstain": above(area[1], area[2], 0.5),
+            "it answers for people it has never seen": is_above(found[1], found[2], 0.95),
+            "confidence tells some of it apart, so it can abstain": is_above(area[1], area[2], 0.5),
         },
         {"mean confidence in a made-up answer": sum(sure_unknown) / len(sure_unknown)},
     )
 
 
-def likeness(seed: int) -> Found:
+def likeness(seed: int) -> CheckResult:
     """Is the answer for an unknown name that of the nearest known name, more often than that of a random one?"""
     near_share, random_share = [], []
     for s in range(seed, seed + 5):
@@ -222,18 +222,18 @@ def likeness(seed: int) -> Found:
         near_share.append(float((said == known[nearest]).mean()))
         random_share.append(float((said[None] == known[drawn]).mean()))
     _, low, high = interval([a - b for a, b in zip(near_share, random_share, strict=True)])
-    return Found(
+    return CheckResult(
         {
             "same answer as the nearest known name": near_share,
             "as a random known name": random_share,
             "difference": [low, high],
         },
-        {"an unseen name is answered as its nearest neighbour more often than by chance": above(low, high, 0.0)},
+        {"an unseen name is answered as its nearest neighbour more often than by chance": is_above(low, high, 0.0)},
         {"yet in this share of cases the neighbour's answer is not given": 1 - sum(near_share) / len(near_share)},
     )
 
 
-def leaning(seed: int) -> Found:
+def leaning(seed: int) -> CheckResult:
     """Answers for names that occur nowhere, by group, where the people of a group came from its own places."""
     distances, chance = [], []
     for s in range(seed, seed + 3):
@@ -245,13 +245,13 @@ def leaning(seed: int) -> Found:
         draw = np.random.default_rng(s)
         chance.append(float(np.mean([_apart(means, draw.permutation(group)) for _ in range(200)])))
     _, low, high = interval([a - b for a, b in zip(distances, chance, strict=True)])
-    return Found(
+    return CheckResult(
         {
             "total variation between groups' answers, by seed": distances,
             "with groups dealt out by chance": chance,
             "difference": [low, high],
         },
-        {"answers differ by group of names": above(low, high, 0.0)},
+        {"answers differ by group of names": is_above(low, high, 0.0)},
         {"a fair answer, not known, would give": 0.0},
     )
 
@@ -263,7 +263,7 @@ def _apart(chances: Tensor, group: np.ndarray) -> float:
     return float(sum((means[a] - means[b]).abs().sum() / 2 for a, b in pairs) / len(pairs))
 
 
-def _claim(id: str, claim: str, equation: str, check: Callable[[int], Found], told: str = "") -> Claim:
+def _claim(id: str, claim: str, equation: str, check: Callable[[int], CheckResult], told: str = "") -> Claim:
     return Claim(id, TOPIC, "trained", claim, equation, check, told)
 
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from regard.theory.claims import constructions as made
+from regard.theory.claims import hand_set_attention as made
 from regard.theory.claims.expressivity import parity
 
 

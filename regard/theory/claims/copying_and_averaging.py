@@ -6,15 +6,15 @@ import math
 
 import torch
 
-from regard.theory.claim import Claim, Found, Plot, above
-from regard.theory.claims import constructions as made
+from regard.theory.claim import Claim, CheckResult, Plot, is_above
+from regard.theory.claims import hand_set_attention as made
 from regard.theory.claims.check_helpers import entropy, noise, weigh
 
 TOPIC = "constructions"
 DRAWS = 10_000
 
 
-def any_entropy(seed: int) -> Found:
+def any_entropy(seed: int) -> CheckResult:
     n = 20
     most = math.log(n)
     targets = [share * most for share in (0.02, 0.25, 0.5, 0.75, 0.98)]
@@ -23,7 +23,7 @@ def any_entropy(seed: int) -> Found:
     even = float(entropy(weigh(torch.zeros(n, dtype=torch.float64))))
     sharp = float(entropy(made.copying(60.0, n)))
     xs = [i / 4 for i in range(0, 49)]
-    return Found(
+    return CheckResult(
         {
             "log n": most,
             "entropy wanted": targets,
@@ -52,14 +52,14 @@ def any_entropy(seed: int) -> Found:
     )
 
 
-def copies(seed: int) -> Found:
+def copies(seed: int) -> CheckResult:
     n, margins = 10, (0.0, 2.0, 5.0, 10.0, 20.0)
     weights = [float(made.copying(m, n)[0]) for m in margins]
     formula = [made.weight_of_margin(m, n) for m in margins]
     values = noise(n, 7, seed=seed)
     output = made.copying(margins[-1], n) @ values
     far = float((output - values[0]).abs().max())
-    return Found(
+    return CheckResult(
         {"margin": margins, "weight": weights, "1 / (1 + (n-1) exp(-margin))": formula, "output against v_j": far},
         {
             "the weight is that function of the margin": max(abs(a - b) for a, b in zip(weights, formula, strict=True))
@@ -71,13 +71,13 @@ def copies(seed: int) -> Found:
     )
 
 
-def averages(seed: int) -> Found:
+def averages(seed: int) -> CheckResult:
     n, strength = 10, 30.0
     weights = made.averaging(strength, n)
     values = noise(n, 7, seed=seed)
     output = weights @ values
     far = float((output - (values[0] + values[1]) / 2).abs().max())
-    return Found(
+    return CheckResult(
         {"weights of a and b": weights[:2], "all others together": float(weights[2:].sum()), "output against": far},
         {
             "(v_a + v_b) / 2": far < 1e-9,
@@ -93,14 +93,14 @@ def _histogram(values: torch.Tensor) -> tuple[list[float], list[float]]:
     return ((edges[:-1] + edges[1:]) / 2).tolist(), (counts / counts.sum()).tolist()
 
 
-def fragile(seed: int) -> Found:
+def fragile(seed: int) -> CheckResult:
     drawn = made.one_head(30.0, draws=DRAWS, seed=seed)
     share = drawn.coefficients[:, 0]
     ends = float(((share < 0.1) | (share > 0.9)).double().mean())
     middle = float(((share > 0.4) & (share < 0.6)).double().mean())
     error = 1.96 * math.sqrt(max(ends * (1 - ends), 1e-9) / DRAWS)
     x, y = _histogram(share)
-    return Found(
+    return CheckResult(
         {
             "draws": DRAWS,
             "mean": drawn.mean,
@@ -109,7 +109,7 @@ def fragile(seed: int) -> Found:
             "share near the middle": middle,
         },
         {
-            "it swings between v_a and v_b": above(ends - error, ends + error, 0.8),
+            "it swings between v_a and v_b": is_above(ends - error, ends + error, 0.8),
             "seldom in the middle": middle < 0.1,
             "each about as often": 0.4 < drawn.mean[0] < 0.6,
         },
@@ -125,7 +125,7 @@ def fragile(seed: int) -> Found:
     )
 
 
-def sturdy(seed: int) -> Found:
+def sturdy(seed: int) -> CheckResult:
     n, strength = 10, 10.0
     one = made.one_head(strength, n, draws=DRAWS, seed=seed)
     two = made.two_heads(strength, n, draws=DRAWS, seed=seed)
@@ -140,7 +140,7 @@ def sturdy(seed: int) -> Found:
     for name, drawn in (("one head", one), ("two heads", two)):
         x, y = _histogram(drawn.coefficients[:, 0])
         curves.append({"name": name, "x": x, "y": y})
-    return Found(
+    return CheckResult(
         {
             "draws": DRAWS,
             "mean of two heads": two.mean,
@@ -169,7 +169,7 @@ def sturdy(seed: int) -> Found:
     )
 
 
-def hand_set(seed: int) -> Found:
+def hand_set(seed: int) -> CheckResult:
     beta = 6.0
     good = made.by_hand(beta).outputs
     same = made.by_hand(beta, identity=True).outputs
@@ -185,7 +185,7 @@ def hand_set(seed: int) -> Found:
         "with Q = K = V = I, c2": same[1],
         "c2 with u_c, u_d or both added to x2": dict(added),
     }
-    return Found(
+    return CheckResult(
         figures,
         {
             "c2 ≈ u_b": float((good[1] - u_b).abs().max()) < 1e-6,

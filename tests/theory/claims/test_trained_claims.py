@@ -10,21 +10,21 @@ import pytest
 import torch
 
 from regard.errors import UserError
-from regard.theory import verify
+from regard.theory import verify_claims
 from regard.theory.claims import (
-    birthplaces,
+    closed_book_facts,
     hop_penalty_training,
     length_generalization,
     length_sweep,
     long_range_recall,
     sentence_isolation,
-    small_trainings,
+    train_small_model,
 )
 from regard.theory.claims.check_helpers import interval
 
 
 def test_there_is_a_trained_row_for_each_topic_that_wants_one():
-    ids = {claim.id for claim in verify.CLAIMS if claim.kind == "trained"}
+    ids = {claim.id for claim in verify_claims.CLAIMS if claim.kind == "trained"}
     assert {
         "relative-copying", "relative-recall", "synthesizer-recall", "penalty-trained", "pretraining-facts",
         "made-up-answers", "guessing-by-likeness", "bias", "parity-trained", "han-isolation",
@@ -33,7 +33,7 @@ def test_there_is_a_trained_row_for_each_topic_that_wants_one():
 
 def test_the_same_seed_trains_the_same():
     def once(seed: int) -> torch.Tensor:
-        model = small_trainings.fit(
+        model = train_small_model.fit(
             length_generalization.attention(1, 2, dim=8),
             length_generalization.batches("parity", seed, 8),
             steps=3,
@@ -53,8 +53,8 @@ def test_training_learns_something():
         ids = torch.from_numpy(draw.integers(1, 3, (64, 4)))
         return ids, ids[:, 0] - 1
 
-    model = small_trainings.fit(length_generalization.attention(1, 2, dim=16), batch, steps=120, seed=0, lr=5e-3)
-    assert small_trainings.accuracy(model, *batch(0)) > 0.95
+    model = train_small_model.fit(length_generalization.attention(1, 2, dim=16), batch, steps=120, seed=0, lr=5e-3)
+    assert train_small_model.accuracy(model, *batch(0)) > 0.95
 
 
 def test_accuracy_asks_only_what_is_asked():
@@ -63,7 +63,7 @@ def test_accuracy_asks_only_what_is_asked():
             return torch.nn.functional.one_hot(ids, 5).float()
 
     ids = torch.tensor([[1, 2, 3]])
-    assert small_trainings.accuracy(Says(), ids, torch.tensor([[1, -100, 4]]), small_trainings.written) == 0.5
+    assert train_small_model.accuracy(Says(), ids, torch.tensor([[1, -100, 4]]), train_small_model.written) == 0.5
 
 
 def test_copying_and_recall_ask_for_what_stood_there():
@@ -81,21 +81,21 @@ def test_copying_and_recall_ask_for_what_stood_there():
 
 
 def test_worlds_of_facts():
-    people = birthplaces.world(3)
-    assert len({tuple(row) for row in people.names}) == birthplaces.PEOPLE
+    people = closed_book_facts.world(3)
+    assert len({tuple(row) for row in people.names}) == closed_book_facts.PEOPLE
     ids, targets = people.questions(np.arange(4))
-    assert (targets[:, -1].numpy() == birthplaces.FIRST_PLACE + people.place[:4]).all()
-    assert (targets[:, :-1] == birthplaces.NONE).all()
-    assert ids[0, 0] == people.sentences(np.arange(1))[0][0, 0] == birthplaces.STOP
-    assert people.questions(np.arange(4), birthplaces.ASK)[0][0, 0] == birthplaces.ASK
-    both = birthplaces.beside(people.sentences(np.arange(3)), (ids, targets))
+    assert (targets[:, -1].numpy() == closed_book_facts.FIRST_PLACE + people.place[:4]).all()
+    assert (targets[:, :-1] == closed_book_facts.NONE).all()
+    assert ids[0, 0] == people.sentences(np.arange(1))[0][0, 0] == closed_book_facts.STOP
+    assert people.questions(np.arange(4), closed_book_facts.ASK)[0][0, 0] == closed_book_facts.ASK
+    both = closed_book_facts.beside(people.sentences(np.arange(3)), (ids, targets))
     assert both[0].shape == both[1].shape == (7, 7)
-    assert (both[1][3:] != birthplaces.NONE).sum() == 4
+    assert (both[1][3:] != closed_book_facts.NONE).sum() == 4
     assert torch.equal(both[0][3:, : ids.shape[1]], ids)
-    names, _ = birthplaces.unseen(3, people)
+    names, _ = closed_book_facts.unseen(3, people)
     assert not {tuple(row) for row in names} & {tuple(row) for row in people.names}
-    own = birthplaces.world(3, 0.7)
-    share = (own.place // (birthplaces.PLACES // birthplaces.GROUPS) == own.group).mean()
+    own = closed_book_facts.world(3, 0.7)
+    share = (own.place // (closed_book_facts.PLACES // closed_book_facts.GROUPS) == own.group).mean()
     assert share == pytest.approx(0.7 + 0.3 / 3, abs=0.08)
 
 
@@ -103,8 +103,8 @@ def test_groups_dealt_out_by_chance_are_near_each_other():
     draw = np.random.default_rng(0)
     group = np.arange(300) % 3
     leaning = torch.eye(3, dtype=torch.float64)[torch.from_numpy(group)]
-    assert birthplaces._apart(leaning, group) == pytest.approx(1.0)
-    assert birthplaces._apart(leaning, draw.permutation(group)) < 0.2
+    assert closed_book_facts._apart(leaning, group) == pytest.approx(1.0)
+    assert closed_book_facts._apart(leaning, draw.permutation(group)) < 0.2
 
 
 def test_lists_and_hops():
@@ -118,7 +118,7 @@ def test_lists_and_hops():
 
 @pytest.mark.parametrize("name", ["none", "P", "KL"])
 def test_terms_of_hops_have_gradients(name):
-    config = hop_penalty_training.self_attentive.Config(
+    config = hop_penalty_training.self_attentive.SelfAttentiveConfig(
         embed=6, hidden=5, attention=4, hops=3, penalty=0.0, features=8, dropout=0.0
     )
     model = config.build(hop_penalty_training.WORDS + 1, 4)

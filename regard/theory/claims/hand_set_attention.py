@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.attention.scores import normalise
+from regard.attention.scores import masked_softmax
 
 
 def attention(query: Tensor, keys: Tensor) -> Tensor:
     """softmax over the keys of query · key: (..., d), (..., n, d) -> (..., n)."""
-    return normalise((keys @ query[..., None])[..., 0], None)
+    return masked_softmax((keys @ query[..., None])[..., 0], None)
 
 
 def copying(margin: float, n: int) -> Tensor:

@@ -6,21 +6,21 @@ from itertools import pairwise
 
 import torch
 
-from regard.layers.attention_pooling import divergence, redundancy
-from regard.theory.claim import Claim, Found
+from regard.layers.attention_pooling import hop_kl, hop_penalty
+from regard.theory.claim import Claim, CheckResult
 from regard.theory.claims.check_helpers import noise, weigh
 from regard.theory.cost import Trace
 
 TOPIC = "structured self-attention"
 
 
-def penalty(seed: int) -> Found:
+def penalty(seed: int) -> CheckResult:
     """P of identical, uniform, one-hot and softmax rows; and the operations that P and the pairwise KL take."""
     n, r = 12, 4
     eye = torch.eye(n, dtype=torch.float64)
 
     def p(rows: torch.Tensor) -> float:
-        return float(redundancy(rows[None, None])[0])
+        return float(hop_penalty(rows[None, None])[0])
 
     uniform = torch.full((2, n), 1 / n, dtype=torch.float64)
     same_hot = eye[[3, 3]]
@@ -29,7 +29,7 @@ def penalty(seed: int) -> Found:
     off = shared[~torch.eye(r, dtype=torch.bool)]
     sharper = [p(weigh(m * eye[:r])) for m in (5.0, 10.0, 20.0, 30.0)]
     more = p(weigh(50 * noise(n + 1, n, seed=seed + 1)))
-    kl_same, kl_soft = (float(divergence(rows[None, None])[0]) for rows in (uniform, soft))
+    kl_same, kl_soft = (float(hop_kl(rows[None, None])[0]) for rows in (uniform, soft))
     work = _operations(30, 100)
     figures = {
         "P of distinct one-hot hops": p(eye[:r]),
@@ -42,7 +42,7 @@ def penalty(seed: int) -> Found:
         "P over KL as written": work["P"] / work["KL, pair by pair"],
         "P over KL as one product": work["P"] / work["KL, one product"],
     }
-    return Found(
+    return CheckResult(
         figures,
         {
             "0 for distinct one-hot hops": figures["P of distinct one-hot hops"] == 0.0,
@@ -70,9 +70,9 @@ def _operations(r: int, n: int) -> dict[str, int]:
 
     counted = {}
     for name, work in (
-        ("P", lambda: redundancy(a[None, None])),
+        ("P", lambda: hop_penalty(a[None, None])),
         ("KL, pair by pair", pairs),
-        ("KL, one product", lambda: divergence(a[None, None])),
+        ("KL, one product", lambda: hop_kl(a[None, None])),
     ):
         with Trace() as trace:
             work()

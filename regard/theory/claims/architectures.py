@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.data.tokenizer import MASK, SPECIAL
+from regard.data.tokenizer import MASK, SPECIAL_TOKENS
 from regard.layers.transformer_blocks import EncoderBlock, FeedForward, PostNorm
 from regard.models import bert, birnn, strided_cnn, transformer
 from regard.tasks.language.objectives import masked
-from regard.theory.claim import Claim, Found
+from regard.theory.claim import Claim, CheckResult
 from regard.theory.claims.check_helpers import gap, layer, noise, seeded, shaken
 from regard.theory.cost import Trace
 
@@ -25,7 +25,7 @@ TOPIC = "models"
 HOURS = 3600.0
 
 
-def base_size(seed: int) -> Found:
+def base_size(seed: int) -> CheckResult:
     with torch.device("meta"):
         model = transformer.Transformer(transformer.BASE)
     parts = {"embeddings": 0, "encoder": 0, "decoder": 0, "bias of the head, which the paper has not": 0}
@@ -43,7 +43,7 @@ def base_size(seed: int) -> Found:
     needed = (65e6 - formula["encoder"] - formula["decoder"]) / d
     base, big = 100_000 * 0.4 / HOURS, 300_000 * 1.0 / HOURS
     counted = {key: parts[key] for key in formula}
-    return Found(
+    return CheckResult(
         {
             "by formula": formula,
             "counted": counted,
@@ -62,11 +62,11 @@ def base_size(seed: int) -> Found:
     )
 
 
-def bert_reads(seed: int) -> Found:
+def bert_reads(seed: int) -> CheckResult:
     """Gradients from every place to every other; and what the masked-word objective does to 40,000 words."""
     n = 9
     with seeded(seed):
-        model = shaken(bert.BERT(bert.Config(vocab=40, dim=16, hidden=24, layers=1, heads=2)).double()).eval()
+        model = shaken(bert.BERT(bert.BERTConfig(vocab=40, dim=16, hidden=24, layers=1, heads=2)).double()).eval()
         block = EncoderBlock(layer(16, 2, seed=seed), FeedForward(16, 24, activation=F.relu), residual=PostNorm)
         original = shaken(block.double()).eval()
     ids = torch.randint(7, 40, (1, n), generator=torch.Generator().manual_seed(seed))
@@ -90,8 +90,8 @@ def bert_reads(seed: int) -> Found:
     words, follows = model(ids)
 
     rows, width, vocab = 400, 700, 1000
-    given = np.random.default_rng(seed).integers(len(SPECIAL), vocab, (rows, width))
-    table: Any = SimpleNamespace(word=np.arange(vocab) >= len(SPECIAL), size=vocab)
+    given = np.random.default_rng(seed).integers(len(SPECIAL_TOKENS), vocab, (rows, width))
+    table: Any = SimpleNamespace(word=np.arange(vocab) >= len(SPECIAL_TOKENS), size=vocab)
     items = np.arange(rows)
     chosen = masked.choose(given, table, masked.Config(), seed, 0, items)
     changed = masked.change(given, chosen, vocab, seed, 0, items)
@@ -101,7 +101,7 @@ def bert_reads(seed: int) -> Found:
     swapped = 1 - hidden - kept
     error = 3 * math.sqrt(0.8 * 0.2 / count)
     share = count / given.size
-    return Found(
+    return CheckResult(
         {
             "least gradient from any place to any other: BERT": float(both.min()),
             "the original encoder": float(encoder.min()),
@@ -125,11 +125,11 @@ def bert_reads(seed: int) -> Found:
     )
 
 
-def blank(seed: int) -> Found:
+def blank(seed: int) -> CheckResult:
     """Change w_t and see whether what is said of w_t changes; in two separate stacks, and in stacked two-way layers."""
     vocab, n, t = 30, 9, 4
     with seeded(seed):
-        model = shaken(birnn.Config(dim=12, hidden=10, layers=2).build(vocab).double()).eval()
+        model = shaken(birnn.BiRNNConfig(dim=12, hidden=10, layers=2).build(vocab).double()).eval()
         stacked = nn.LSTM(12, 10, 2, bidirectional=True, batch_first=True).double()
         flat = nn.LSTM(12, 10, 1, bidirectional=True, batch_first=True).double()
     ids = torch.randint(0, vocab, (1, n), generator=torch.Generator().manual_seed(seed))
@@ -152,7 +152,7 @@ def blank(seed: int) -> Found:
 
         leak = gap(neighbours(stacked, ids), neighbours(stacked, other))
         none = gap(neighbours(flat, ids), neighbours(flat, other))
-    return Found(
+    return CheckResult(
         {
             "what is said of w_t when w_t changes, difference": same,
             "least difference at other places": moved,
@@ -169,11 +169,11 @@ def blank(seed: int) -> Found:
     )
 
 
-def halving(seed: int) -> Found:
+def halving(seed: int) -> CheckResult:
     """Lengths after each layer, and the span as layers are added."""
     n, dim = 64, 16
     with seeded(seed):
-        model = strided_cnn.Config(dim=dim, layers=6).build(50, 3).eval()
+        model = strided_cnn.StridedCNNConfig(dim=dim, layers=6).build(50, 3).eval()
     ids = torch.randint(1, 50, (1, n), generator=torch.Generator().manual_seed(seed))
     lengths, spans, x = [n], [], model.embedding(ids)
     with torch.no_grad():
@@ -188,7 +188,7 @@ def halving(seed: int) -> Found:
                 y = one(y)
         spans.append(trace.span)
     gains = {b - a for a, b in itertools.pairwise(spans)}
-    return Found(
+    return CheckResult(
         {"L_0 against e[w]": first, "lengths": lengths, "steps of 1 to 6 layers": spans},
         {
             "L_0 = e[w]": first == 0.0,
