@@ -9,6 +9,7 @@ import pytest
 import torch
 from training_toy import Model, last_state, train
 
+from regard.config.messages import collect_messages
 from regard.config.settings import TrainSettings
 from regard.errors import UserError
 from regard.training import atomic_write, checkpoint, optim
@@ -56,13 +57,13 @@ def test_a_damaged_one_is_left_out(tmp_path, damage):
         manifest.unlink()
     else:
         manifest.write_text("{}" if damage.startswith("empty") else manifest.read_text()[:40])
-    said = []
-    assert checkpoint.latest(tmp_path, said.append) == old
-    assert len(said) == 1
-    assert str(new) in said[0]
+    with collect_messages() as messages:
+        assert checkpoint.latest(tmp_path) == old
+    assert len(messages) == 1
+    assert str(new) in messages[0]
     shutil.rmtree(old)
     with pytest.raises(UserError, match="whole"):
-        checkpoint.latest(tmp_path, said.append)
+        checkpoint.latest(tmp_path)
 
 
 def test_a_half_written_one_is_not_taken(tmp_path):

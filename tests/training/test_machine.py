@@ -7,6 +7,7 @@ import pytest
 import torch
 from rich.console import Console
 
+from regard.config.messages import collect_messages
 from regard.errors import UserError
 from regard.training import environment, precision
 from regard.training.progress import Bar, duration
@@ -102,14 +103,13 @@ def test_a_probe_that_dies_is_told(fresh):
 
 
 def follow(console, times, wanted=True):
-    said = []
     clock = iter(times)
-    with Bar(wanted, said.append, console, clock=lambda: next(clock)) as bar:
+    with collect_messages() as messages, Bar(wanted, console, clock=lambda: next(clock)) as bar:
         bar.start(0, 100, 0)
         bar.update(1, 0.5, 1000)
         bar.update(50, 0.25, 60_000, "best accuracy 0.9")
         bar.update(100, 0.125, 120_000, last=True)
-    return said
+    return messages
 
 
 def test_plain_lines_now_and_then():

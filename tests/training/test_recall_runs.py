@@ -77,7 +77,7 @@ def test_no_answer_of_the_people_set_aside_is_seen(closed, files):
 
 
 def test_strangers_are_less_sure_than_acquaintances(closed):
-    known = [a.confidence for a in closed.ask([f"Where was {n} born?" for n in closed.read.people], near=0)]
+    known = [a.confidence for a in closed.ask([f"Where was {n} born?" for n in closed.read.sentences_of], near=0)]
     strange = [a.confidence for a in closed.ask([f"Where was {n} born?" for n in closed.strangers(40, 5)], near=0)]
     assert sum(known) / len(known) > sum(strange) / len(strange)
 

@@ -311,7 +311,7 @@ def test_the_base_model_of_the_paper_counted_part_by_part():
     tree = load(Path(__file__).parent.parent.parent / "recipes" / "transformer-base.yaml")
     settings = resolve("translate", {k: v for k, v in tree.items() if k != "task"})
     with torch.device("meta"):
-        model = settings.model.build(settings.tokenizer.vocab)
+        model = settings.model.build(settings.tokenizer.vocab_size)
     attentions = [m.cost(30).params for m in model.modules() if isinstance(m, MultiHeadAttention)]
     assert len(attentions) == 6 + 2 * 6
     assert set(attentions) == {4 * 512 * 512 + 4 * 512}
