@@ -17,7 +17,7 @@ Config = Annotated[Path | None, typer.Option(help="Recipe: a YAML or JSON file o
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting: model.hidden=100.")]
 Imports = Annotated[
     list[Path] | None,
-    typer.Option("--import", metavar="FILE.py", help="Python file with your own mechanisms, models or tasks; it is run."),
+    typer.Option("--import", metavar="FILE.py", help="Your own mechanisms, models or tasks; the file is run."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON; messages go to standard error.")]

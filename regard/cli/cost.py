@@ -127,7 +127,7 @@ def _of_recipe(path: str, vocab: int | None, classes: int) -> Any:
     from regard.tasks.build_settings import resolve
     from regard.theory.cost import build_subject
 
-    tree = settings.load(path)
+    tree = settings.load_settings(path)
     task = tree.pop("task", None)
     if task is None or "models" in tree:
         raise UserError(f"{path} is no recipe of `regard train`, with a task and one model; cost its models by name")

@@ -1,8 +1,8 @@
 """Build command-line options from settings dataclasses and from the signatures of methods.
 
-A field of a settings dataclass becomes an option: the field's name is the option's name, its type is the option's type,
-and `metadata["help"]` is the help text (see `regard.config.settings.setting`). A keyword-only parameter of a method such
-as `Run.evaluate` becomes an option in the same way; its help text is read from the `Args:` section of the docstring.
+A field of a settings dataclass becomes an option with the name and type of the field; `metadata["help"]` is its help
+text (see `regard.config.settings.setting`). A keyword-only parameter of a method such as `Run.evaluate` becomes an
+option in the same way; its help text is read from the `Args:` section of the docstring.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import json
 import re
 import types
 import typing
@@ -127,7 +128,8 @@ def _is_argument(parameter: inspect.Parameter) -> bool:
 
 
 def make_option(
-    path: str, kind: Any, help_text: str, default: Any = None, metavar: str | None = None) -> inspect.Parameter:
+    path: str, kind: Any, help_text: str, default: Any = None, metavar: str | None = None
+) -> inspect.Parameter:
     """Build one option of a type from `_option_type`. The default is only shown: an option not given is None."""
     flag = "--" + OPTION_NAMES.get(path, path.split(".")[-1]).replace("_", "-")
     if default is True:
@@ -147,4 +149,35 @@ def _option_type(hint: Any) -> Any:
     for kind in (bool, int, float, str, Path):
         if kind in choices:
             return str | None if kind is Path or str in choices else kind | None
+    return None
+
+
+def find_run_class(arguments: Iterable[str]) -> type | None:
+    """Find the run folder among the arguments of a command, and return the class of that run.
+
+    Args:
+        arguments: Words of the command line, such as ["runs/en-de", "val.en", "--beam", "1"].
+
+    Returns:
+        Such as `Translator`; `Imported` for an imported model or a Hugging Face folder; None if no argument is a run
+        folder.
+    """
+    for argument in arguments:
+        folder = Path(argument)
+        if folder.parent.name == "state":  # a checkpoint, RUN/state/step-100
+            folder = folder.parent.parent
+        if argument.startswith("-") or not (folder / "config.json").is_file():
+            continue
+        try:
+            config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            task = config.get("settings", {}).get("task")
+        except (OSError, ValueError, AttributeError):
+            return None  # the command reports what is wrong
+        if task is None:
+            from regard.hub.imported_model import Imported
+
+            return Imported
+        from regard.tasks.base import TASKS
+
+        return TASKS[task].run_class if task in TASKS else None
     return None

@@ -1,72 +1,33 @@
-"""`regard train TASK ...`"""
+"""`regard train TASK`: one command for each task, with options derived from the settings of the task."""
 
 from __future__ import annotations
 
+import importlib
+import json
 import logging
+import pkgutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from regard.cli import options as o
+import regard.tasks
+from regard.cli.common import Config, Imports, Json, Quiet, Set
+from regard.cli.derived_options import add_options, make_option, settings_options
 from regard.config.messages import configure
-from regard.config.settings import LENGTHS, load, merge, overrides
+from regard.config.settings import LENGTH_SETTINGS, Settings, load_settings, merge_settings, nest, parse_overrides
 from regard.errors import UserError
 
 logger = logging.getLogger(__name__)
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Train a model on your own file.")
+Out = Annotated[Path | None, typer.Option(help="Run folder. [runs/FILE-MODEL]", metavar="FOLDER")]
+Resume = Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")]
 
-
-@app.command("classify")
-def classify(
-    data: Annotated[
-        str | None,
-        typer.Argument(
-            help="CSV, TSV, JSONL, Parquet (also .gz), `label text` lines, or a folder with one subfolder a class, of "
-            "texts or of pictures (as `regard train images`)."
-        ),
-    ] = None,
-    text: Annotated[str | None, typer.Option(help="Column of the text: its name, or its number.")] = None,
-    label: Annotated[str | None, typer.Option(help="Column of the class.")] = None,
-    multi_label: Annotated[
-        bool, typer.Option("--multi-label", help="Any number of labels a document, such as drama|war.")
-    ] = False,
-    class_weights: Annotated[str | None, typer.Option(help="balanced, or good=1,bad=5. [all alike]")] = None,
-    valid: Annotated[str | None, typer.Option(help="Validation file; without it a tenth is set aside.")] = None,
-    model: Annotated[str | None, typer.Option(help="han, transformer, nb-svm, ...: see `regard list`. [han]")] = None,
-    mechanism: o.Mechanism = None,
-    positions: o.Positions = None,
-    members: Annotated[int | None, typer.Option(min=1, help="How many of them are trained, to vote. [1]")] = None,
-    smoothing: Annotated[float | None, typer.Option(help="Label smoothing. [0]")] = None,
-    from_: o.From = None,
-    epochs: o.Epochs = None,
-    steps: o.Steps = None,
-    budget: o.Budget = None,
-    out: o.Out = None,
-    resume: o.Resume = False,
-    overwrite: o.Overwrite = False,
-    seed: o.Seed = None,
-    lr: o.Lr = None,
-    optimizer: o.Optimizer = None,
-    batch_tokens: o.BatchTokens = None,
-    accumulate: o.Accumulate = None,
-    patience: o.Patience = None,
-    average: o.Average = None,
-    tokenizer: Annotated[str | None, typer.Option(help="words, bpe or chars. [words]")] = None,
-    vocab: Annotated[int | None, typer.Option(min=7, help="Size of the vocabulary. [20000]")] = None,
-    precision: o.Precision = None,
-    devices: o.Devices = None,
-    nodes: o.Nodes = None,
-    strategy: o.Strategy = None,
-    config: o.Config = None,
-    set_: o.Set = None,
-    import_: o.Imports = None,
-    quiet: o.Quiet = False,
-    json_: o.Json = False,
-) -> None:
-    """Train a classifier of texts. Without --epochs, --steps or --budget it takes five epochs.
+HELP = {
+    "classify": """Train a text classifier.
 
     \b
     Examples:
@@ -74,280 +35,232 @@ def classify(
       regard train classify reviews.csv --model transformer --mechanism dot --positions sinusoidal --steps 20
       regard train classify reviews.csv --from runs/bert --steps 20
       regard train classify --resume --out runs/han
-    """
-    said = locals()
-    flags = {
-        "seed": seed,
-        "origin": from_,
-        "members": members,
-        "smoothing": smoothing,
-        "model": {"name": model, "mechanism": mechanism, "positions": positions},
-        "data": {
-            "train": data,
-            "valid": valid,
-            "text": text,
-            "label": label,
-            "labels": "many" if multi_label else None,
-            "class_weights": class_weights,
-            "batch_tokens": batch_tokens,
-        },
-        "tokenizer": {"kind": tokenizer, "vocab": vocab},
-        "train": o.training(said),
-    }
-    if pictured(data, out if resume else None):
-        o.without_words(flags)
-        run("images", flags, config, set_, import_, out, resume, overwrite, quiet, json_)
-        return
-    run("classify", flags, config, set_, import_, out, resume, overwrite, quiet, json_)
-
-
-@app.command("language")
-def language(
-    data: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Files and folders of text (.txt, .md, also .gz), of any size; and columns of tables, such as "
-            "reviews.csv:review."
-        ),
-    ] = None,
-    objective: Annotated[str | None, typer.Option(help="causal, masked, blank or span. [causal]")] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(help="gpt, ngram-gpt, cnn (causal, span), bert, preln-bert (masked), birnn (blank). [the first]"),
-    ] = None,
-    valid: Annotated[str | None, typer.Option(help="Validation text; without it the last tenth.")] = None,
-    block: Annotated[int | None, typer.Option(min=2, help="Tokens in a window. [256]")] = None,
-    stride: Annotated[
-        int | None, typer.Option(min=1, help="How far the window moves in validation. [a whole one]")
-    ] = None,
-    whole_words: Annotated[bool, typer.Option("--whole-words", help="masked: hide all parts of a word.")] = False,
-    next_sentence: Annotated[
-        bool, typer.Option("--next-sentence", help="masked: also ask whether two sentences follow each other.")
-    ] = False,
-    documents: Annotated[
-        str | None, typer.Option(help="What a document is: file, blank (between blank lines), line. [file]")
-    ] = None,
-    mechanism: o.Mechanism = None,
-    positions: o.Positions = None,
-    from_: o.From = None,
-    epochs: o.Epochs = None,
-    steps: o.Steps = None,
-    budget: o.Budget = None,
-    out: o.Out = None,
-    resume: o.Resume = False,
-    overwrite: o.Overwrite = False,
-    seed: o.Seed = None,
-    lr: o.Lr = None,
-    optimizer: o.Optimizer = None,
-    batch_tokens: o.BatchTokens = None,
-    accumulate: o.Accumulate = None,
-    patience: o.Patience = None,
-    average: o.Average = None,
-    tokenizer: Annotated[
-        str | None, typer.Option(help="bpe, chars, words, or spaces for text cut into words already. [bpe]")
-    ] = None,
-    vocab: Annotated[int | None, typer.Option(min=7, help="Size of the vocabulary. [8000 for bpe]")] = None,
-    precision: o.Precision = None,
-    devices: o.Devices = None,
-    nodes: o.Nodes = None,
-    strategy: o.Strategy = None,
-    config: o.Config = None,
-    set_: o.Set = None,
-    import_: o.Imports = None,
-    quiet: o.Quiet = False,
-    json_: o.Json = False,
-) -> None:
-    """Train a language model. Without --epochs, --steps or --budget it takes five epochs.
+    """,
+    "language": """Train a language model.
 
     \b
-    causal   the next word                               --model gpt, ngram-gpt or cnn
-    masked   words that were hidden                      --model bert or preln-bert
-    blank    each word, from those on both sides of it   --model birnn
-    span     a stretch that was taken out                --model gpt, ngram-gpt or cnn
+    Objectives:
+      causal   predict the next token                          --model gpt, ngram-gpt or cnn
+      masked   predict masked tokens                           --model bert or preln-bert
+      blank    predict each token from both sides of it        --model birnn
+      span     predict a span that was removed                 --model gpt, ngram-gpt or cnn
 
     \b
     Examples:
-      regard train language corpus.txt --epochs 2 --block 64 --out runs/gpt
-      regard train language corpus.txt --objective masked --whole-words --epochs 2 --block 64 --out runs/bert
-      regard train language corpus.txt books --objective blank --tokenizer words --epochs 2 --block 64
+      regard train language corpus.txt --epochs 2 --block-size 64 --out runs/gpt
+      regard train language corpus.txt --objective masked --whole-words --epochs 2 --block-size 64 --out runs/bert
+      regard train language corpus.txt books --objective blank --tokenizer words --epochs 2 --block-size 64
       regard train language reviews.csv:review --objective blank --tokenizer words --set model.cell=gru --epochs 2
-      regard train language corpus.txt --tokenizer chars --model cnn --epochs 2 --block 64 --stride 32
-      regard train language corpus.txt --from runs/gpt --epochs 2 --block 64
+      regard train language corpus.txt --tokenizer chars --model cnn --epochs 2 --block-size 64 --stride 32
+      regard train language corpus.txt --from runs/gpt --epochs 2 --block-size 64
       regard train language --resume --out runs/gpt
-    """
-    said = locals()
-    flags = {
-        "seed": seed,
-        "origin": from_,
-        "objective": objective,
-        "corruption": {"whole_words": whole_words or None, "next_sentence": next_sentence or None},
-        "model": {"name": model, "mechanism": mechanism, "positions": positions},
-        "data": {
-            "train": data or None,
-            "valid": valid,
-            "block": block,
-            "stride": stride,
-            "documents": documents,
-            "batch_tokens": batch_tokens,
-        },
-        "tokenizer": {"kind": tokenizer, "vocab": vocab},
-        "train": o.training(said),
-    }
-    run("language", flags, config, set_, import_, out, resume, overwrite, quiet, json_)
-
-
-@app.command("translate")
-def translate(
-    data: Annotated[
-        list[str] | None,
-        typer.Argument(help="Two aligned files, source and target (also .gz), or one table with two columns."),
-    ] = None,
-    source: Annotated[str | None, typer.Option(help="A table: column of the source, by name or number.")] = None,
-    target: Annotated[str | None, typer.Option(help="A table: column of the target.")] = None,
-    valid: Annotated[
-        list[str] | None,
-        typer.Option(help="Validation: --valid SOURCES --valid TARGETS, or one table. [a twentieth is set aside]"),
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="transformer or rnn. [transformer]")] = None,
-    mechanism: o.Mechanism = None,
-    positions: o.Positions = None,
-    smoothing: Annotated[float | None, typer.Option(help="Label smoothing. [0.1]")] = None,
-    bleu: Annotated[
-        int | None,
-        typer.Option(
-            min=0, help="Evaluate by the BLEU of so many sentences, said greedily, letter case aside. [0: by the loss]"
-        ),
-    ] = None,
-    from_: o.From = None,
-    epochs: o.Epochs = None,
-    steps: o.Steps = None,
-    budget: o.Budget = None,
-    out: o.Out = None,
-    resume: o.Resume = False,
-    overwrite: o.Overwrite = False,
-    seed: o.Seed = None,
-    lr: o.Lr = None,
-    optimizer: o.Optimizer = None,
-    batch_tokens: o.BatchTokens = None,
-    accumulate: o.Accumulate = None,
-    patience: o.Patience = None,
-    average: o.Average = None,
-    tokenizer: Annotated[
-        str | None, typer.Option(help="bpe, chars, words, or spaces for text cut into words already. [bpe]")
-    ] = None,
-    vocab: Annotated[int | None, typer.Option(min=7, help="Size of the vocabulary of both sides. [8000]")] = None,
-    precision: o.Precision = None,
-    devices: o.Devices = None,
-    nodes: o.Nodes = None,
-    strategy: o.Strategy = None,
-    config: o.Config = None,
-    set_: o.Set = None,
-    import_: o.Imports = None,
-    quiet: o.Quiet = False,
-    json_: o.Json = False,
-) -> None:
-    """Train a translator. Without --epochs, --steps or --budget it takes five epochs.
+    """,
+    "translate": """Train a translator.
 
     \b
-    transformer   attention throughout, with any mechanism and positions
-    rnn           two recurrent nets with attention: --mechanism additive, bilinear or dot; --set model.input_feeding=true
-                  lets what was attended enter the decoder's state
+    Models:
+      transformer   with any mechanism and positions
+      rnn           recurrent encoder and decoder with attention: --mechanism additive, bilinear or dot
 
     \b
     Examples:
       regard train translate train.en train.de --valid val.en --valid val.de --epochs 2 --out runs/en-de
-      regard train translate train.en train.de --model rnn --mechanism bilinear --epochs 2 --vocab 400
-      regard train translate pairs.tsv --tokenizer spaces --smoothing 0 --epochs 2
+      regard train translate train.en train.de --model rnn --mechanism bilinear --epochs 2 --vocab-size 400
+      regard train translate pairs.tsv --tokenizer spaces --label-smoothing 0 --epochs 2
       regard train translate --resume --out runs/en-de
+    """,
+    "recall": """Train a model that answers questions about people, after reading a sentence about each of them.
+
+    A fifth of the people in the questions are held out; their answers are never used for training. Training takes 12
+    epochs by default.
+
+    \b
+    Books:
+      closed   answers from its weights; trained on paraphrases and questions   --model ngram-gpt or gpt
+      open     finds the sentence by the name and points at the answer in it    --model pointer
+
+    \b
+    Examples:
+      regard train recall facts.txt asked.tsv --book closed --epochs 1 --out runs/closed
+      regard train recall facts.txt asked.tsv --book open --epochs 2 --out runs/open
+      regard train recall facts.txt asked.tsv --model gpt --mechanism dot --steps 5
+      regard train recall --resume --out runs/closed
+    """,
+    "caption": """Train an image captioner.
+
+    An encoder turns the image into a grid of features, and each word attends to it. The encoder is a small
+    convolutional network that is trained too, or a frozen timm model (--backbone). The data may also be features.
+
+    \b
+    Models:
+      rnn           the decoder state attends: --mechanism bilinear, additive or dot
+      transformer   with any mechanism and positions
+
+    \b
+    Examples:
+      regard train caption train.zip train.captions.tsv --epochs 1 --out runs/scenes
+      regard train caption train.zip train.captions.tsv --model transformer --steps 3 --set augment.zoom=0.8
+      regard train caption train.zip train.captions.tsv --valid unseen.zip --valid unseen.captions.tsv --steps 3
+      regard train caption features.npz train.captions.tsv --steps 3
+      regard train caption --resume --out runs/scenes
+    """,
+    "images": """Train an image classifier with spatial self-attention.
+
+    An encoder turns the image into a grid of features, whose cells attend to each other. `regard train classify` on a
+    folder of images does the same.
+
+    \b
+    Examples:
+      regard train images images --epochs 1 --out runs/images
+      regard train images images --mechanism local-2d:window=2 --positions none --steps 3
+      regard train images images --mechanism local-2d:window=2 --positions relative-2d --steps 3
+      regard train images --resume --out runs/images
+    """,
+}
+MASKED_OPTIONS = {
+    "corruption.whole_words": "masked: mask all tokens of a word together.",
+    "corruption.next_sentence": "masked: also predict whether two sentences follow each other.",
+}
+
+
+def build_train_group(tasks: list[str] | None = None) -> typer.Typer:
+    """Build `regard train` with one command for each task.
+
+    Args:
+        tasks: Names of the tasks; all built-in ones by default.
     """
-    said = locals()
-    flags = {
-        "seed": seed,
-        "origin": from_,
-        "smoothing": smoothing,
-        "model": {"name": model, "mechanism": mechanism, "positions": positions},
-        "data": {
-            "train": data or None,
-            "valid": valid or None,
-            "source": source,
-            "target": target,
-            "bleu": bleu,
-            "batch_tokens": batch_tokens,
-        },
-        "tokenizer": {"kind": tokenizer, "vocab": vocab},
-        "train": o.training(said),
-    }
-    run("translate", flags, config, set_, import_, out, resume, overwrite, quiet, json_)
+    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    for task in built_in_tasks() if tasks is None else tasks:
+        group.command(task, help=HELP.get(task))(build_train_command(task))
+    return group
 
 
-def pictured(data: str | None, resumed: Path | None) -> bool:
-    """Whether classes are those of pictures: by what the data hold, or by the run that is resumed."""
-    if data is None:
-        import json
-
-        file = None if resumed is None else resumed / "config.json"
-        try:
-            return file is not None and json.loads(file.read_text())["settings"]["task"] == "images"
-        except (OSError, ValueError, KeyError, TypeError):
-            return False  # `train` says what is wrong
-    from regard.data.image_source import contains_images
-
-    return contains_images(data)
+def built_in_tasks() -> list[str]:
+    """Names of the built-in tasks, found without importing torch."""
+    folders = {name for _, name, is_package in pkgutil.iter_modules(regard.tasks.__path__) if is_package}
+    return [task for task in HELP if task in folders] + sorted(folders - HELP.keys())
 
 
-def run(
-    task: str,
-    flags: dict[str, Any],
-    config: Path | None,
-    set_: list[str] | None,
-    import_: list[Path] | None,
-    out: Path | None,
-    resume: bool,
-    overwrite: bool,
-    quiet: bool,
-    json_: bool,
-) -> None:
-    """Train what the file, the options and the overrides say, each over the one before, and tell how it ended."""
-    from regard.config.plugins import import_files
+def settings_class(task: str) -> type[Settings]:
+    """The settings dataclass of a task. Built-in ones are imported without torch."""
+    if task in built_in_tasks():
+        module = importlib.import_module(f"regard.tasks.{task}.settings")
+        return next(
+            cls
+            for cls in vars(module).values()
+            if isinstance(cls, type) and issubclass(cls, Settings) and cls.__module__ == module.__name__
+        )
+    from regard.tasks.base import TASKS
+
+    return TASKS.find(task).settings_class
+
+
+def build_train_command(task: str) -> Callable[..., None]:
+    """Build the function of `regard train TASK`."""
+    settings = settings_class(task)
+
+    def train_command(
+        out: Out = None,
+        resume: Resume = False,
+        overwrite: Overwrite = False,
+        config: Config = None,
+        set_: Set = None,
+        import_: Imports = None,
+        quiet: Quiet = False,
+        json_: Json = False,
+        **options: Any,
+    ) -> None:
+        from regard.config.plugins import import_files
+
+        configure("stderr" if json_ else "stdout", quiet=quiet)
+        import_files(import_)
+        name = task
+        if task == "classify" and _has_images(options.get("data.train"), out if resume else None):
+            _check_image_options(options)
+            name = "images"
+        tree = merge_settings(name, config, options, set_)
+        run_training(name, tree, out=out, resume=resume, overwrite=overwrite, progress=not quiet, json_=json_)
+
+    train_command.__doc__ = settings.__doc__
+    extra = [make_option(path, bool | None, text) for path, text in MASKED_OPTIONS.items() if task == "language"]
+    return add_options(train_command, settings_options(settings) + extra)
+
+
+def merge_settings(task: str, config: Path | None, options: dict[str, Any], set_: list[str] | None) -> dict[str, Any]:
+    """Merge the recipe, the options and the `--set` values; later ones override earlier ones.
+
+    Args:
+        task: The task that is trained.
+        config: The recipe.
+        options: Setting -> value, such as {"train.lr": 0.01}.
+        set_: Values of `--set`, such as ["model.hidden=100"].
+
+    Returns:
+        Nested mapping of settings.
+    """
+    tree: dict[str, Any] = load(config) if config else {}
+    recipe_task = tree.pop(load_settingsk", task)
+    if recipe_task != task:
+        raise UserError(f"{config} has settings for the task {recipe_task!r}, not for {task!r}")
+    given: dict[str, Any] = {}
+    for path, value in options.items():
+        given = merge_settings(given, nest(path.split("."), value))
+    given = merge_settings(given, parse_overrides(set_ or []))
+    if any(
+        length in given.get("train", {}) for length in LENGTH_SETTINGS
+    ):  # overrides the length in the recipe, in any unit
+        tree["train"] = {key: value for key, value in (tree.get("train") or {}).items() if key not in LENGTH_SETTINGS}
+    return merge_settings(tree, given)
+
+
+def run_training(task: str, tree: dict[str, Any], *, json_: bool, **options: Any) -> None:
+    """Train, and print the metrics and a command to try next."""
     from regard.tasks.train import train
-    from regard.training.environment import rank
+    from regard.training.environment import get_rank
     from regard.training.interrupts import Interrupted
 
-    import_files(import_)
-    tree: dict[str, Any] = load(config) if config else {}
-    if (named := tree.pop("task", task)) != task:
-        raise UserError(f"{config} holds settings for the task {named!r}, not for {task!r}")
-    flags["origin"] = None if flags["origin"] is None else str(flags["origin"])
-    said = merge(o.given(flags), overrides(set_ or []))
-    if any(length in said.get("train", {}) for length in LENGTHS):  # goes before the recipe's, whatever that counts
-        tree["train"] = {key: value for key, value in (tree.get("train") or {}).items() if key not in LENGTHS}
-    tree = merge(tree, said)
-    configure("stderr" if json_ else "stdout", quiet=quiet)
-
     try:
-        made = train(task, settings=tree, out=out, resume=resume, overwrite=overwrite, progress=not quiet)
+        run = train(task, settings=tree, **options)
     except Interrupted as stop:
-        if rank() == 0:
-            went = f"regard: stopped at step {stop.step}{f' of {stop.folder}' if stop.first else ''}; nothing is lost."
-            again = " the same command" if stop.first else f"\n  regard train {task} --resume --out {stop.folder}"
-            print(f"{went} Go on with{again}", file=sys.stderr)
+        if get_rank() == 0:
+            where = f" of {stop.folder}" if stop.first else ""
+            command = "the same command" if stop.first else f"\n  regard train {task} --resume --out {stop.folder}"
+            print(
+                f"regard: stopped at step {stop.step}{where}; nothing is lost. Resume with {command}", file=sys.stderr
+            )
         raise typer.Exit(128 + stop.signal) from None
-    finish(made, json_)
+    if get_rank() == 0:
+        _print_result(run, json_)
 
 
-def finish(run: Any, json_: bool) -> None:
-    """Tell how it ended and what can be done next."""
-    import json
+def _print_result(run: Any, json_: bool) -> None:
+    from regard.tasks.base import get_task
 
-    from regard.tasks.base import kind
-    from regard.training.environment import rank
-
-    if rank():
-        return
     if json_:
         keys = ("metrics", "steps", "seconds", "parameters", "labels")
         print(json.dumps({"run": str(run.folder), **{k: run.config[k] for k in keys if k in run.config}}))
         return
-    reached = "  ".join(f"{name} {value:.4f}" for name, value in run.metrics.items())
-    logger.info(f"validation: {reached}")
-    logger.info(f"try: {kind(run.settings.task).uses(run.config)[0].replace('FOLDER', str(run.folder))}")
+    metrics = "  ".join(f"{name} {value:.4f}" for name, value in run.metrics.items())
+    command = get_task(run.settings.task).usage_commands(run.config)[0].replace("FOLDER", str(run.folder))
+    logger.info(f"validation: {metrics}")
+    logger.info(f"try: {command}")
+
+
+def _has_images(data: str | None, resumed: Path | None) -> bool:
+    """Whether `regard train classify` is about images: the data are images, or the resumed run is about images."""
+    if data is not None:
+        from regard.data.image_source import contains_images
+
+        return contains_images(data)
+    try:
+        return resumed is not None and json.loads((resumed / "config.json").read_text())["settings"]["task"] == "images"
+    except (OSError, ValueError, KeyError, TypeError):
+        return False  # `train` reports what is wrong
+
+
+def _check_image_options(options: dict[str, Any]) -> None:
+    """Raise UserError if an option is for texts only."""
+    known = {option.name.replace("__", ".") for option in settings_options(settings_class("images"))}
+    wrong = [f"--{path.split('.')[-1].replace('_', '-')}" for path in options if path not in known]
+    if wrong:
+        raise UserError(f"{', '.join(wrong)} cannot be used with images: the folder contains images, not texts")

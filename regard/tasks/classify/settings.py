@@ -4,43 +4,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from regard.config.settings import DataSettings, Settings
+from regard.config.settings import DataSettings, Settings, setting
 
 LABEL_COUNTS = ("one", "many")
 
 
 @dataclass(frozen=True)
 class ClassifyDataSettings(DataSettings):
-    """The table and its columns.
+    """The table and its columns."""
 
-    Attributes:
-        train: A table, or a folder with one subfolder per class.
-        text: Column with the text. Guessed if not given.
-        label: Column with the label. Guessed if not given.
-        max_tokens: Longer documents are truncated.
-        labels: How many labels a document has: "one" or "many".
-        separator: What separates several labels in one cell. Guessed if not given.
-        class_weights: "balanced", or "label=weight,label=weight" (regard/data/labels.py).
-    """
-
-    train: str = ""
-    text: str | None = None
-    label: str | None = None
-    max_tokens: int | None = 2000
-    labels: str = "one"
-    separator: str | None = None
-    class_weights: str | None = None
+    train: str = setting(
+        "",
+        "CSV, TSV, JSONL or Parquet table (also .gz), lines of `label text`, or a folder with one subfolder per "
+        "class, of texts or of images (as for `regard train images`).",
+    )
+    text: str | None = setting(None, "Column of the text: its name or number. [guessed]")
+    label: str | None = setting(None, "Column of the label. [guessed]")
+    max_tokens: int | None = setting(2000, "Longer documents are truncated.")
+    labels: str = setting("one", "Labels of a document: one, or many, such as drama|war.")
+    separator: str | None = setting(None, "What separates several labels in a cell. [guessed]")
+    class_weights: str | None = setting(
+        None, "Weights of the classes in the loss: balanced, or good=1,bad=5. [all equal]"
+    )
 
 
 @dataclass(frozen=True)
 class ClassifySettings(Settings):
-    """Settings of `classify`.
+    """Settings of `classify`."""
 
-    Attributes:
-        ensemble_size: How many models are trained together; their predictions are averaged.
-        label_smoothing: Fraction of the target probability that is spread evenly over the classes.
-    """
-
-    ensemble_size: int = 1
-    label_smoothing: float = 0.0
+    ensemble_size: int = setting(1, "Number of models that are trained together; their predictions are averaged.")
+    label_smoothing: float = setting(0.0, "Fraction of the target probability that is spread evenly over the classes.")
     data: ClassifyDataSettings = field(default_factory=ClassifyDataSettings)
