@@ -203,7 +203,7 @@ def _absolute_files(task: str, data: list[str]) -> str | list[str]:
 def _default_measure(data: dict[str, Any]) -> str | None:
     """The metric that ranks classifiers by default: the one that training uses to choose its best checkpoint."""
     weighted = data.get("class_weights") not in (None, "none")
-    return "macro_f1" if weighted else "micro_f1" if data.get("labels") == "many" else None
+    return "macro_f1" if weighted else "micro_f1" if data.get("multi_label") else None
 
 
 def _normalize(request: dict[str, Any]) -> dict[str, Any]:

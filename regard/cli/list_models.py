@@ -15,7 +15,7 @@ def collect_components() -> dict[str, Any]:
     from regard.attention.mechanisms import COMMON, MECHANISMS
     from regard.attention.positions import POSITIONS
     from regard.config.registry import import_modules, models_of
-    from regard.config.specs import own_options
+    from regard.config.specs import option_parameters
     from regard.tasks.base import TASKS
 
     def describe_model(task: str | None, name: str, config: type) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def collect_components() -> dict[str, Any]:
                 "cross_attention": cls.supports_cross_attention,
                 "options": {
                     key: None if option.default is option.empty else option.default
-                    for key, option in own_options(cls, COMMON).items()
+                    for key, option in option_parameters(cls, COMMON).items()
                 },
             }
             for name, cls in MECHANISMS.items()

@@ -16,9 +16,9 @@ from regard.data import labels, train_valid_split
 from regard.data.read_table import Table, read_table
 from regard.errors import UserError
 from regard.inspect import find_attention_layers
-from regard.tasks.classify.metrics import TINY
 from regard.tasks.classify.dataset import encode_targets
-from regard.tasks.comparison import ComparisonAdapter, PARTS, Measure, Scored, counted, mean, stats_of
+from regard.tasks.classify.metrics import TINY
+from regard.tasks.comparison import PARTS, ComparisonAdapter, Measure, Scored, counted, mean, stats_of
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class ClassifyComparison(ComparisonAdapter):
     def split_data(self, settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path) -> dict[str, Any]:
         """Class by class by chance; documents named for validation or test stay what they are."""
         given = settings.data
-        many = given.labels == "many"
+        many = given.multi_label
         where = {"text": given.text, "label": given.label, "multilabel": many}
         whole = read_table(given.train, **where)
         for note in whole.notes:

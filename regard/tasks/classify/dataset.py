@@ -46,7 +46,7 @@ class ClassifyDataset:
 
 def read_dataset(settings: ClassifySettings, source: Table | None) -> ClassifyDataset:
     """Read the table; hold out a validation part unless the settings name one."""
-    data, many = settings.data, settings.data.labels == "many"
+    data, many = settings.data, settings.data.multi_label
     table = source or read_table(data.train, text=data.text, label=data.label, multilabel=many)
     for note in table.notes:
         logger.info(note)

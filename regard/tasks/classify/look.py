@@ -18,11 +18,11 @@ from torch import Tensor
 from regard import pages
 from regard.data.tokenizer import UNK
 from regard.errors import UserError, did_you_mean
-from regard.explain.build import seen_by
-from regard.explain.interventions import Change
+from regard.explain.build import build_look
+from regard.explain.interventions import Intervention
 from regard.explain.rationales import compared, spans_of
-from regard.explain.subject import Picture, Subject, must_attend, padded
-from regard.inspect import AttentionMap, Explanation, hop_overlap, token_attribution
+from regard.explain.explainer import Attribution, Explainer, require_attention, pad_ids
+from regard.inspect import AttentionMap, TokenAttribution, hop_overlap, token_attribution
 from regard.pages.image_overlay import overlay_png, overlay_svg
 from regard.pages.quantized_maps import restore
 from regard.tasks.classify.objective import sentence_numbers
@@ -110,16 +110,16 @@ def form(path: str | Path) -> Path:
     return Path(path)
 
 
-class Reviewed(Subject):
+class Reviewed(Explainer):
     """A classifier with a text before it; what is asked is p of one class."""
 
     def __init__(self, run: Classifier, text: str, label: str | None = None):
-        must_attend(run.model, run.settings.model_name)
+        require_attention(run.model, run.settings.model_name)
         if not text.strip():
             raise UserError("there is nothing to look at: the text is empty")
         if label is not None and label not in run.labels:
             raise UserError(f"the run knows no label {label!r}; {did_you_mean(label, run.labels)}")
-        self.run, self.net, self.text = run, run.net, text
+        self.run, self.model, self.text = run, run.net, text
         votes = f" × {run.settings.members}" if run.settings.members > 1 else ""
         self.model_name, self.folder = run.settings.model_name + votes, str(run.folder or "")
         self.found = encoded([text], run.words, run.settings)
@@ -133,7 +133,7 @@ class Reviewed(Subject):
         self.sentences = torch.from_numpy(sentence_numbers(self.found).astype(np.int64))
         chances = self._chances()
         self.target = int(chances.argmax()) if label is None else run.labels.index(label)
-        self.labels = [run.labels[self.target]]
+        self.targets = [run.labels[self.target]]
 
     @property
     def batch_tokens(self) -> int:  # type: ignore[override]
@@ -143,44 +143,44 @@ class Reviewed(Subject):
     def ids(self) -> Tensor:
         return torch.from_numpy(self.found.ids.astype(np.int64))
 
-    def answers(self, rows: Sequence[np.ndarray]) -> Tensor:
+    def scores(self, token_indices: Sequence[np.ndarray]) -> Tensor:
         places = [torch.from_numpy(row) for row in rows]
-        block, mask = padded([self.ids[row] for row in places], UNK)
-        numbers, _ = padded([self.sentences[row] for row in places], 0)
-        return self.run.chances(self.net(block, mask, numbers).logits)[:, self.target, None]
+        block, mask = pad_ids([self.ids[row] for row in places], UNK)
+        numbers, _ = pad_ids([self.sentences[row] for row in places], 0)
+        return self.run.chances(self.model(block, mask, numbers).logits)[:, self.target, None]
 
-    def score(self, ids: Tensor) -> Tensor:
+    def scores_from_ids(self, ids: Tensor) -> Tensor:
         mask = torch.ones(ids.shape, dtype=torch.bool)
-        logits = self.net(ids, mask, self.sentences.expand(ids.shape)).logits
+        logits = self.model(ids, mask, self.sentences.expand(ids.shape)).logits
         return self.run.chances(logits)[:, self.target, None]
 
     @torch.no_grad()
     def _chances(self) -> Tensor:
         mask = torch.ones(1, len(self.ids), dtype=torch.bool)
-        return self.run.chances(self.net(self.ids[None], mask, self.sentences[None]).logits[0])
+        return self.run.chances(self.model(self.ids[None], mask, self.sentences[None]).logits[0])
 
-    def chances(self) -> dict[str, float]:
+    def probabilities(self) -> dict[str, float]:
         named = {name: float(p) for name, p in zip(self.run.labels, self._chances(), strict=True)}
         return dict(sorted(named.items(), key=lambda pair: -pair[1]))
 
-    def sizes(self) -> dict[str, int]:
+    def axis_sizes(self) -> dict[str, int]:
         return {"tokens": len(self.tokens), "sentences": len(self.bounds) - 1, "document": 1}
 
-    def parts(self) -> dict[str, Any]:
+    def page_fields(self) -> dict[str, Any]:
         return {"sentences": [[int(a), int(b)] for a, b in pairwise(self.bounds)]}
 
-    def spread(self, columns: str, weights: np.ndarray) -> np.ndarray | None:
+    def token_weights(self, axis: str, weights: np.ndarray) -> np.ndarray | None:
         """The words of a sentence share what it is given."""
         if columns != "sentences":
-            return super().spread(columns, weights)
+            return super().token_weights(axis, weights)
         sizes = np.diff(self.bounds)
         return np.repeat(weights / np.maximum(sizes, 1), sizes, -1)
 
-    def picture(self, seen: list[AttentionMap]) -> Picture | None:
+    def attribute(self, maps: list[AttentionMap]) -> Attribution | None:
         spoken = token_attribution(seen)
         if spoken is None:
             return None
-        return Picture(spoken.tokens.double().numpy()[None], spoken.how, _more(spoken))
+        return Attribution(spoken.tokens.double().numpy()[None], spoken.how, _more(spoken))
 
 
 def look(
@@ -190,7 +190,7 @@ def look(
     label: str | None = None,
     evidence: list[tuple[int, int]] | None = None,
     faithful: bool = True,
-    changes: Sequence[Change | str] = (),
+    changes: Sequence[Intervention | str] = (),
 ) -> Look:
     """`label`: which class is asked about, if not the most probable one; `evidence`: character spans that are known to
     decide, where they are known; `changes`: what if (regard.explain.interventions)."""
@@ -201,7 +201,7 @@ def look(
     return Look(data if evidence is None else compared(data, evidence))
 
 
-def _more(spoken: Explanation) -> dict[str, Any]:
+def _more(spoken: TokenAttribution) -> dict[str, Any]:
     """The further parts of an explanation, as plain data."""
     data: dict[str, Any] = {}
     if spoken.sentences is not None and spoken.within is not None:

@@ -24,6 +24,7 @@ from regard.data.documents import TokenizedDocuments
 from regard.tasks.classify.metrics import measures
 from regard.training.objective import LossTerm
 
+
 @dataclass(frozen=True)
 class DocumentBatch:
     """ids, mask and the number of each token's sentence, each (b, n); labels: class numbers (b,) or memberships

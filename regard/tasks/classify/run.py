@@ -11,10 +11,8 @@ from typing import Any, overload
 import numpy as np
 from torch import Tensor, nn
 
-from regard.data import documents
-from regard.data.labels import THRESHOLD, encode_labels, encode_multilabel, split_labels
+from regard.data.labels import THRESHOLD
 from regard.data.read_table import Table, read_table
-from regard.data.tokenizer import Tokenizer
 from regard.tasks.base_run import Run
 from regard.tasks.classify import objective
 from regard.tasks.classify.metrics import by_class, measures, most_frequent
@@ -50,7 +48,7 @@ class Classifier(Run):
     @property
     def many(self) -> bool:
         """Whether a document may have several labels."""
-        return self.settings.data.labels == "many"
+        return self.settings.data.multi_label
 
     @property
     def text_column(self) -> str | None:

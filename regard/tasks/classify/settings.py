@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 from regard.config.settings import DataSettings, Settings, setting
 
-LABEL_COUNTS = ("one", "many")
-
 
 @dataclass(frozen=True)
 class ClassifyDataSettings(DataSettings):
@@ -21,7 +19,7 @@ class ClassifyDataSettings(DataSettings):
     text: str | None = setting(None, "Column of the text: its name or number. [guessed]")
     label: str | None = setting(None, "Column of the label. [guessed]")
     max_tokens: int | None = setting(2000, "Longer documents are truncated.")
-    labels: str = setting("one", "Labels of a document: one, or many, such as drama|war.")
+    multi_label: bool = setting(False, "A document may have several labels, such as drama|war.")
     separator: str | None = setting(None, "What separates several labels in a cell. [guessed]")
     class_weights: str | None = setting(
         None, "Weights of the classes in the loss: balanced, or good=1,bad=5. [all equal]"

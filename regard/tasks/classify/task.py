@@ -10,11 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.config.validation import check_fraction
 from regard.data import labels
 from regard.data.read_table import Table
 from regard.data.tokenizer import SPECIAL, Tokenizer, train_tokenizer
-from regard.errors import UserError, did_you_mean
+from regard.errors import UserError
 from regard.inspect import find_attention_layers
 from regard.models.ensemble import Ensemble
 from regard.models.linear_text_model import FittableConfig, FittedModel
@@ -24,7 +23,7 @@ from regard.tasks.classify.dataset import ClassifyDataset, encode_texts, read_da
 from regard.tasks.classify.metrics import measures
 from regard.tasks.classify.objective import ClassifyObjective
 from regard.tasks.classify.run import Classifier
-from regard.tasks.classify.settings import LABEL_COUNTS, ClassifySettings
+from regard.tasks.classify.settings import ClassifySettings
 from regard.tasks.run_dir import settings_of
 
 logger = logging.getLogger(__name__)
@@ -52,12 +51,7 @@ class ClassifyTask(FittableTask[ClassifySettings, ClassifyDataset]):
         return "han"
 
     def check_settings(self, settings: ClassifySettings) -> None:
-        label_count, fitted = settings.data.labels, not hasattr(settings.model, "build")
-        if label_count not in LABEL_COUNTS:
-            raise UserError(
-                f"data.labels must be one or many, the number of labels of a document, not {label_count!r}; "
-                f"{did_you_mean(label_count, LABEL_COUNTS)}"
-            )
+        fitted = not hasattr(settings.model, "build")
         if settings.ensemble_size < 1:
             raise UserError(f"ensemble_size must be 1 or more, not {settings.ensemble_size}")
         if settings.ensemble_size > 1 and fitted:
