@@ -91,6 +91,6 @@ def progress_counter(unit: str) -> Callable[[int], None] | None:
 def show_measuring_progress() -> None:
     """Show on the terminal how many of the forward passes of a faithfulness measurement are done."""
     if sys.stderr.isatty():
-        from regard.explain.subject import progress
+        from regard.explain.explainer import progress
 
         progress.set(lambda done, of: print(f"\rmeasured {done} of {of} ", end="\r", file=sys.stderr, flush=True))

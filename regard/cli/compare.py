@@ -14,7 +14,7 @@ import typer
 
 from regard.cli.common import Config, Imports, Json, Quiet, Set
 from regard.cli.derived_options import add_options, field_options
-from regard.cli.train import built_in_tasks, merge_settings, settings_class
+from regard.cli.train import built_in_tasks, collect_settings, settings_class
 from regard.config.messages import configure
 from regard.config.settings import load_settings
 from regard.errors import UserError
@@ -150,7 +150,7 @@ def _build_request(
             raise UserError(f"give a data file ({data[0]}) or --generate {given['generate']}, not both")
         request.pop("generate", None)
         options = {**options, "data.train": _absolute_files(task, data)}
-    settings = merge_settings(task, config, options, set_)
+    settings = collect_settings(task, config, options, set_)
     settings = {key: value for key, value in settings.items() if key not in RECIPE_KEYS}
     if spec := request.pop("generate", None):
         from regard.comparison.synthetic_data import write

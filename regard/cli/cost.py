@@ -124,14 +124,14 @@ def _module(what: str, given: dict[str, Any], vocab: int | None, classes: int) -
 def _of_recipe(path: str, vocab: int | None, classes: int) -> Any:
     """The model that a file of settings describes; the words are those that its tokenizer may have."""
     from regard.config import settings
-    from regard.tasks.build_settings import resolve
+    from regard.tasks.build_settings import build_settings
     from regard.theory.cost import build_subject
 
     tree = settings.load_settings(path)
     task = tree.pop("task", None)
     if task is None or "models" in tree:
         raise UserError(f"{path} is no recipe of `regard train`, with a task and one model; cost its models by name")
-    found = resolve(str(task), tree)
+    found = build_settings(str(task), tree)
     words = vocab or getattr(getattr(found, "tokenizer", None), "vocab", None) or build_subject.VOCAB
     if not hasattr(found.model, "build"):
         raise UserError(f"{path} describes a {found.model_name}, which is fitted and has no layers to cost")

@@ -84,11 +84,11 @@ def look(
     from regard.hub.load_any import changes_of
 
     show_measuring_progress()
-    result = model.look(text, changes=changes_of(what_if or [], text), **options)
+    result = model.look(text, what_if=changes_of(what_if or [], text), **options)
     if beside is not None:
-        result = result.beside(open_any(beside, None).look(text, **options))
+        result = result.compare_with(open_any(beside, None).look(text, **options))
     if evidence:
-        result = result.against(*evidence)
+        result = result.with_evidence(*evidence)
     if json_:
         print(result.json())
         return

@@ -178,7 +178,7 @@ def build_train_command(task: str) -> Callable[..., None]:
         if task == "classify" and _has_images(options.get("data.train"), out if resume else None):
             _check_image_options(options)
             name = "images"
-        tree = merge_settings(name, config, options, set_)
+        tree = collect_settings(name, config, options, set_)
         run_training(name, tree, out=out, resume=resume, overwrite=overwrite, progress=not quiet, json_=json_)
 
     train_command.__doc__ = settings.__doc__
@@ -186,7 +186,7 @@ def build_train_command(task: str) -> Callable[..., None]:
     return add_options(train_command, settings_options(settings) + extra)
 
 
-def merge_settings(task: str, config: Path | None, options: dict[str, Any], set_: list[str] | None) -> dict[str, Any]:
+def collect_settings(task: str, config: Path | None, options: dict[str, Any], set_: list[str] | None) -> dict[str, Any]:
     """Merge the recipe, the options and the `--set` values; later ones override earlier ones.
 
     Args:
@@ -198,17 +198,15 @@ def merge_settings(task: str, config: Path | None, options: dict[str, Any], set_
     Returns:
         Nested mapping of settings.
     """
-    tree: dict[str, Any] = load(config) if config else {}
-    recipe_task = tree.pop(load_settingsk", task)
+    tree: dict[str, Any] = load_settings(config) if config else {}
+    recipe_task = tree.pop("task", task)
     if recipe_task != task:
         raise UserError(f"{config} has settings for the task {recipe_task!r}, not for {task!r}")
     given: dict[str, Any] = {}
     for path, value in options.items():
         given = merge_settings(given, nest(path.split("."), value))
     given = merge_settings(given, parse_overrides(set_ or []))
-    if any(
-        length in given.get("train", {}) for length in LENGTH_SETTINGS
-    ):  # overrides the length in the recipe, in any unit
+    if any(name in given.get("train", {}) for name in LENGTH_SETTINGS):  # overrides the recipe's length, in any unit
         tree["train"] = {key: value for key, value in (tree.get("train") or {}).items() if key not in LENGTH_SETTINGS}
     return merge_settings(tree, given)
 

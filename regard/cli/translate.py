@@ -83,10 +83,11 @@ def translate(
         "precision": precision,
         "align": alignments is not None,
     }
+    batches = _read_batches(file, text)  # raises before the file of alignments is overwritten
     with contextlib.ExitStack() as stack:
         links = None if alignments is None else stack.enter_context(open(alignments, "w", encoding="utf-8"))
         try:
-            for batch in _read_batches(file, text):
+            for batch in batches:
                 _print_translations(model.translate_all(batch, **options), links, json_)
         except KeyboardInterrupt:  # the translations so far are printed
             raise typer.Exit(130) from None
