@@ -1,4 +1,4 @@
-"""Results of benchmarks, and parts of a page that are written from them: they stand between `<!-- NAME -->` and
+"""Results of benchmarks, and the blocks of a page that are generated from them: the lines between `<!-- NAME -->` and
 `<!-- /NAME -->`."""
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import Any
 ROOT = Path(__file__).absolute().parent.parent
 
 
-def result(name: str) -> dict[str, Any]:
-    """What a benchmark has measured."""
+def read_result(name: str) -> dict[str, Any]:
+    """Read the result file of a benchmark."""
     return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
 
 
-def fill(page: Path, name: str, text: str) -> None:
-    """Put a text there, in place of what stood there."""
+def fill_block(page: Path, name: str, text: str) -> None:
+    """Replace the block of a page by this text."""
     start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
     before, rest = page.read_text(encoding="utf-8").split(start)
     text = text.strip("\n")
