@@ -103,10 +103,7 @@ def _module(what: str, given: dict[str, Any], vocab: int | None, classes: int) -
     if folder.is_dir():
         from regard.tasks.base_run import Run
 
-        model = Run.load(folder).model
-        if not isinstance(model, torch.nn.Module):
-            raise UserError(f"{what} is a run of a fitted model, which has no layers to cost")
-        return model, what
+        return Run.load(folder).model, what
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         if recipe:
@@ -114,10 +111,10 @@ def _module(what: str, given: dict[str, Any], vocab: int | None, classes: int) -
         layer = build_subject.layer(what, given["d"] or 64, given["heads"] or 4, given["positions"])
         if layer is not None:
             return layer, what
-        from regard.tasks.base import KINDS
-        from regard.tasks.build_settings import models
+        from regard.tasks.base import TASKS
+        from regard.tasks.build_settings import task_models
 
-        known = {f"{task}/{name}": home for task in KINDS for name, home in models(task).items()}
+        known = {f"{task}/{name}": config for task in TASKS for name, config in task_models(task).items()}
         return build_subject.model(what, known, given, vocab, classes), what
 
 
@@ -132,7 +129,7 @@ def _of_recipe(path: str, vocab: int | None, classes: int) -> Any:
     if task is None or "models" in tree:
         raise UserError(f"{path} is no recipe of `regard train`, with a task and one model; cost its models by name")
     found = build_settings(str(task), tree)
-    words = vocab or getattr(getattr(found, "tokenizer", None), "vocab", None) or build_subject.VOCAB
+    words = vocab or getattr(getattr(found, "tokenizer", None), "vocab_size", None) or build_subject.VOCAB
     if not hasattr(found.model, "build"):
         raise UserError(f"{path} describes a {found.model_name}, which is fitted and has no layers to cost")
     return build_subject.of_task(found.model, found.task, words, classes)

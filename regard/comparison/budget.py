@@ -24,16 +24,17 @@ import torch
 from torch import nn
 
 from regard.config.messages import muted
-from regard.config.settings import Settings, TrainSettings, merge, seconds
+from regard.config.settings import Settings, TrainSettings, merge_settings, parse_duration
+from regard.data.tokenizer import Tokenizer
 from regard.errors import UserError
-from regard.models.data_hooks import ProvidesTrainingData, UsesTrainingData, UsesVocabulary
 from regard.models.linear_text_model import FittableConfig
-from regard.tasks import warm_start as origins
-from regard.tasks.base import kind
-from regard.tasks.build_settings import absolute, resolve
+from regard.tasks.base import get_task
+from regard.tasks.build_settings import build_settings, make_paths_absolute
+from regard.tasks.train import build_model, build_objective
+from regard.tasks.warm_start import adopt_settings
 from regard.theory.cost.cost_card import Kept
 from regard.theory.cost.trace import Trace
-from regard.training.loop import probe
+from regard.training.loop import time_training
 from regard.training.objective import Objective
 
 SIZES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12}
@@ -70,7 +71,7 @@ def parse(given: Sequence[str]) -> Budget:
             found[KINDS[match[3]]] = float(match[1]) * SIZES[match[2]]
         else:
             try:
-                found["seconds"] = float(seconds(text) or 0)
+                found["seconds"] = float(parse_duration(text) or 0)
             except UserError:
                 raise UserError(
                     f"a budget such as 2min, 2Tflops, 5Mtokens, 500steps, 3epochs or 300kparameters is wanted, and was "
@@ -105,7 +106,7 @@ class Survey:
 
 def survey(task: str, tree: dict[str, Any], budget: Budget, folder: Path) -> Survey:
     """Build the design once on the real data, and look. `folder` is for what reading the data leaves behind."""
-    settings = absolute(resolve(task, origins.adopt(task, tree) if tree.get("origin") else tree))
+    settings = make_paths_absolute(build_settings(task, adopt_settings(task, tree) if tree.get("warm_start") else tree))
     if isinstance(settings.model, FittableConfig):
         return Survey(fitted=True)
     return counted(*ready(task, settings, folder), settings.train, budget, folder)
@@ -132,7 +133,7 @@ def counted(net: nn.Module, job: Objective, train: TrainSettings, budget: Budget
         unknown |= {*seen.unknown, *back.unknown}
     count = min(BATCHES, len(plan))
     trial = budget.amount if budget.kind == "seconds" else 1.0
-    times = probe(net, job, dataclasses.replace(train, epochs=None, steps=None, budget=trial), folder, seed=0)
+    times = time_training(net, job, dataclasses.replace(train, epochs=None, steps=None, budget=trial), folder, seed=0)
     return Survey(
         parameters=parameters,
         flops_step=step / count,
@@ -148,19 +149,19 @@ def counted(net: nn.Module, job: Objective, train: TrainSettings, budget: Budget
 
 def ready(task: str, settings: Settings, folder: Path) -> tuple[nn.Module, Objective]:
     """Net and task as training has them at its first step."""
-    made = kind(task)
+    task_object = get_task(task)
     with muted():
-        found = made.read(settings, None)
-    words = made.words(settings, found) if settings.origin is None else origins.tokenizer(settings)
+        dataset = task_object.read_dataset(settings, None)
+    if settings.warm_start is None:
+        tokenizer = task_object.build_tokenizer(settings, dataset)
+    else:
+        tokenizer = Tokenizer.load(settings.warm_start)
     torch.manual_seed(settings.seed)
-    net = made.net(settings, {**made.facts(found), "vocab": words.vocab_size})
-    if isinstance(net, UsesVocabulary):
-        net.set_vocabulary(words.token_strings())
+    entries = {**task_object.config_entries(dataset), "vocab_size": tokenizer.vocab_size}
+    model = build_model(task_object, settings, entries, tokenizer)
     with muted():
-        job, _ = made.task(settings, found, words, folder, False)
-    if isinstance(net, UsesTrainingData) and isinstance(job, ProvidesTrainingData):
-        net.fit_training_data(*job.training_data())
-    return net, job
+        objective, _ = build_objective(task_object, settings, dataset, tokenizer, model, folder)
+    return model, objective
 
 
 def steps_of(budget: Budget, seen: Survey) -> tuple[int, int]:
@@ -190,7 +191,7 @@ def tree_of(tree: dict[str, Any], steps: int, every: int, threads: int | None) -
     given = {"train": {"steps": steps, "epochs": None, "budget": None, "threads": threads}}
     if not (tree.get("train") or {}).get("evaluate_every"):
         given["train"]["evaluate_every"] = every
-    return merge(tree, given)
+    return merge_settings(tree, given)
 
 
 def _spread(plan: list[np.ndarray], count: int) -> list[np.ndarray]:

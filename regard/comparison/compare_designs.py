@@ -12,7 +12,7 @@ from regard.comparison.plan import Plan, prepare
 from regard.config.messages import show_messages
 from regard.errors import UserError
 from regard.training.interrupts import Interrupted
-from regard.training.progress import duration
+from regard.training.progress import format_duration
 
 logger = logging.getLogger(__name__)
 
@@ -82,5 +82,5 @@ def told(plan: Plan, out: Path) -> list[str]:
     return [
         f"{len(plan.entries)} designs x {plan.asked.seeds} seeds: {len(plan.runs)} runs of {plan.budget}, {left} to do",
         f"items: {parts} (cut once, the same for all)",
-        f"about {duration(plan.seconds() * share)} of training here, and {plan.disk() / 1e6:,.0f} MB in {out}",
+        f"about {format_duration(plan.seconds() * share)} of training here, and {plan.disk() / 1e6:,.0f} MB in {out}",
     ]

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import specs
-from regard.config.settings import TrainSettings, merge, nest, spelled_out
+from regard.config.settings import TrainSettings, expand_model_name, merge_settings, nest
 from regard.errors import UserError
 from regard.models.linear_text_model import FittableConfig
-from regard.tasks.base import kind
-from regard.tasks.build_settings import model_module, models
+from regard.tasks.base import get_task
+from regard.tasks.build_settings import field_names, task_models
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ def path_of(key: str) -> list[str]:
         return key.split(".")
     if key in {f.name for f in dataclasses.fields(TrainSettings)}:
         return ["train", key]
-    return [key] if key in ("objective", "smoothing", "members", "origin") else ["model", key]
+    return [key] if key in ("objective", "label_smoothing", "ensemble_size", "warm_start") else ["model", key]
 
 
 def with_bags(task: str, models: Sequence[Any]) -> list[Any]:
@@ -124,7 +124,7 @@ def designs(asked: Asked) -> list[Design]:
         for values in product(*(values for _, values in axes)):
             changed = tree
             for (key, _), value in zip(axes, values, strict=True):
-                changed = merge(changed, nest(path_of(key), value))
+                changed = merge_settings(changed, nest(path_of(key), value))
             words = [_word(key, value) for (key, _), value in zip(axes, values, strict=True)]
             found.append(Design(", ".join([name, *words]), changed))
     return _distinct(found)
@@ -133,17 +133,17 @@ def designs(asked: Asked) -> list[Design]:
 def _model(task: str, given: Any) -> tuple[str, dict[str, Any]]:
     """A name with settings of the model, or a mapping of any settings with a `label`."""
     if isinstance(given, Mapping):
-        tree = spelled_out({key: value for key, value in given.items() if key != "label"})
+        tree = expand_model_name({key: value for key, value in given.items() if key != "label"})
         if not isinstance(tree.get("model"), Mapping) or "name" not in tree["model"]:
             raise UserError(f"a design wants a model, such as {{model: {{name: han}}}}, and was given {given!r}")
         name = str(given.get("label") or tree["model"]["name"])
     else:
-        short, options = specs.parse(str(given))
+        short, options = specs.parse_spec(str(given))
         name, tree = str(given), {"model": {"name": short, **options}}
         if short in IMPORTED and len(folder := str(options.get("folder", ""))) > LONG:
             name = f"{short}:folder=…/{'/'.join(Path(folder).parts[-2:])}"
-    known = {**models(task), **dict.fromkeys(IMPORTED, "")}
-    specs.find(f"model for {task}", str(tree["model"]["name"]), known)
+    known = {**dict.fromkeys(task_models(task)), **dict.fromkeys(IMPORTED, "")}
+    specs.find_choice(f"model for {task}", str(tree["model"]["name"]), known)
     return name, dict(tree)
 
 
@@ -152,11 +152,11 @@ def has(task: str, tree: Mapping[str, Any], path: list[str]) -> bool:
     model = str(tree["model"]["name"])
     if model in IMPORTED:
         return model == TUNED and path[0] == "train"
-    config = model_module(task, model).Config
+    config = task_models(task).find(model)
     if path[0] == "model":
-        return path[1] in {f.name for f in dataclasses.fields(config)}
+        return path[1] in field_names(config)
     fitted = isinstance(config(), FittableConfig)
-    known = {f.name for f in dataclasses.fields(kind(task).SETTINGS)}
+    known = field_names(get_task(task).settings_class)
     if path[0] not in known:
         raise UserError(f"no setting {'.'.join(path)!r} can be varied for the task {task!r}")
     return not (fitted and path[0] in ("train", "tokenizer"))

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.comparison.hf_frozen import Embedder, averaged, examples, padded
-from regard.config.settings import TrainSettings, build
+from regard.config.settings import TrainSettings, build_dataclass
 from regard.data import batches
 from regard.models.linear_text_model import shares
 from regard.tasks.classify.metrics import measures
@@ -99,7 +99,7 @@ def ready(options: Mapping[str, Any], parts: Path, seed: int) -> tuple[Tuned, Jo
 
 
 def settings(tree: Mapping[str, Any]) -> TrainSettings:
-    return build(TrainSettings, {"lr": LR, **(tree.get("train") or {})}, where="train")
+    return build_dataclass(TrainSettings, {"lr": LR, **(tree.get("train") or {})}, where="train")
 
 
 def fit(tree: Mapping[str, Any], parts: Path, folder: Path, seed: int, progress: bool) -> None:
@@ -108,7 +108,7 @@ def fit(tree: Mapping[str, Any], parts: Path, folder: Path, seed: int, progress:
     done = fit_loop(net, job, settings(tree), folder, seed=seed, resume=True, progress=progress)
     config = {"labels": classes, "source": str(Path(tree["model"]["folder"]).absolute()), "metrics": done.metrics}
     config |= {"steps": done.steps, "seconds": done.seconds, "parameters": sum(p.numel() for p in net.parameters())}
-    atomic_write.replace(folder / NAME, json.dumps(config, indent=1).encode())
+    atomic_write.replace_file(folder / NAME, json.dumps(config, indent=1).encode())
 
 
 class Run:

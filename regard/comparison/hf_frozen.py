@@ -128,10 +128,10 @@ def fit(task: str, options: Mapping[str, Any], parts: Path, folder: Path, seed: 
     chances = shares(model(texts["valid"]) @ weight.T + bias)
     measured = measures(chances, truth["valid"])
     folder.mkdir(parents=True, exist_ok=True)
-    atomic_write.replace(folder / "model.safetensors", save({"weight": weight, "bias": bias}))
+    atomic_write.replace_file(folder / "model.safetensors", save({"weight": weight, "bias": bias}))
     config = {"labels": classes, "source": str(Path(options["folder"]).absolute()), "metrics": measured, "steps": 0}
     config |= {"parameters": model.parameters + weight.size + bias.size, "seconds": time.perf_counter() - begun}
-    atomic_write.replace(folder / NAME, json.dumps(config, indent=1).encode())
+    atomic_write.replace_file(folder / NAME, json.dumps(config, indent=1).encode())
     logger.info(f"frozen: accuracy {measured['accuracy']:.2%} on the validation part -> {folder}")
 
 

@@ -18,12 +18,12 @@ from regard.comparison.budget import Budget, Survey
 from regard.comparison.designs import FROZEN, IMPORTED, TUNED, Asked, Design, designs
 from regard.comparison.param_budget import sized
 from regard.config.messages import muted
-from regard.config.settings import merge
+from regard.config.settings import merge_settings
 from regard.errors import UserError
-from regard.tasks.base import kind
-from regard.tasks.build_settings import resolve
+from regard.tasks.base import get_task
+from regard.tasks.build_settings import build_settings
 from regard.tasks.comparison import get_comparison
-from regard.tasks.run_dir import versions
+from regard.tasks.run_dir import package_versions
 from regard.training import atomic_write, environment
 from regard.training.interrupts import Interrupted
 
@@ -106,7 +106,7 @@ def prepare(asked: Asked, out: Path) -> Plan:
         [_entry(e) for e in before["entries"]] if before else [],
         dict(before["left_out"]) if before else {},
         before["threads"] if before else torch.get_num_threads(),
-        before["made"] if before else {"versions": versions(), "machine": environment.describe()},
+        before["made"] if before else {"versions": package_versions(), "machine": environment.describe_machine()},
     )
     known = {entry.design.slug: entry for entry in plan.entries}
     entries = []
@@ -148,7 +148,7 @@ def _deal(asked: Asked, wanted: list[Design], out: Path) -> dict[str, Any]:
     parts = out / "parts"
     shutil.rmtree(parts, ignore_errors=True)
     parts.mkdir()
-    settings = resolve(asked.task, merge(_plain(asked, wanted), {"seed": 0}))
+    settings = build_settings(asked.task, merge_settings(_plain(asked, wanted), {"seed": 0}))
     if not settings.data.train:
         raise UserError(f"no data was given: regard compare {asked.task} FILE --models ...")
     return get_comparison(asked.task).split_data(settings, asked.test, asked.test_fraction, asked.split_seed, parts)
@@ -157,13 +157,13 @@ def _deal(asked: Asked, wanted: list[Design], out: Path) -> dict[str, Any]:
 def _plain(asked: Asked, wanted: list[Design]) -> dict[str, Any]:
     """Settings of a design that is no imported one, for what all designs share."""
     tree = next((d.tree for d in wanted if d.model not in IMPORTED), {})
-    return merge(asked.settings, {k: v for k, v in tree.items() if k in ("model", "objective")})
+    return merge_settings(asked.settings, {k: v for k, v in tree.items() if k in ("model", "objective")})
 
 
 def tree_of(plan: Plan, design: Design, out: Path) -> dict[str, Any]:
     """All settings of a design, on the parts of the data."""
-    tree = merge(plan.asked.settings, design.tree)
-    return merge(tree, {"data": get_comparison(plan.asked.task).data_settings(out / "parts", plan.facts)})
+    tree = merge_settings(plan.asked.settings, design.tree)
+    return merge_settings(tree, {"data": get_comparison(plan.asked.task).data_settings(out / "parts", plan.facts)})
 
 
 def _look(plan: Plan, design: Design, out: Path) -> Entry:
@@ -176,9 +176,9 @@ def _look(plan: Plan, design: Design, out: Path) -> Entry:
         return Entry(design, Survey(fitted=True), 0, 0, design.tree)
     if plan.budget.parameters and design.model != TUNED:
         chosen = _sized(task, tree, plan.budget.parameters, scratch)
-        design = Design(design.name, merge(design.tree, {"model": chosen}))
+        design = Design(design.name, merge_settings(design.tree, {"model": chosen}))
         tree = tree_of(plan, design, out)
-    tree = merge(tree, {"train": {"threads": plan.threads}})
+    tree = merge_settings(tree, {"train": {"threads": plan.threads}})
     if design.model == TUNED:
         net, job, _ = hf_finetuned.ready(design.tree["model"], out / "parts", 0)
         seen = budgets.counted(net, job, hf_finetuned.settings(tree), plan.budget, scratch)
@@ -195,18 +195,19 @@ def _look(plan: Plan, design: Design, out: Path) -> Entry:
 
 def _sized(task: str, tree: dict[str, Any], wanted: int, folder: Path) -> dict[str, Any]:
     """The model's settings with its widths changed; a model that is fitted at once is as large as it is."""
-    settings: Any = resolve(task, tree)
+    settings: Any = build_settings(task, tree)
     if not hasattr(settings.model, "build"):
         return {}
-    made = kind(task)
+    task_object = get_task(task)
     with muted():
-        found = made.read(settings, None)
-    facts = {**made.facts(found), "vocab": made.words(settings, found).size}
+        dataset = task_object.read_dataset(settings, None)
+    vocab_size = task_object.build_tokenizer(settings, dataset).vocab_size
+    entries = {**task_object.config_entries(dataset), "vocab_size": vocab_size}
 
     def count(config: Any) -> int:
         with torch.device("meta"):
-            net = made.net(dataclasses.replace(settings, model=config), facts)
-        return sum(p.numel() for p in net.parameters())
+            model = task_object.build_model(dataclasses.replace(settings, model=config), entries)
+        return sum(p.numel() for p in model.parameters())
 
     return asdict(sized(settings.model, wanted, count))
 
@@ -250,7 +251,7 @@ def write(plan: Plan, out: Path) -> None:
         "threads": plan.threads,
         "made": plan.made,
     }
-    atomic_write.replace(out / "plan.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
+    atomic_write.replace_file(out / "plan.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def _entry(tree: dict[str, Any]) -> Entry:

@@ -72,7 +72,7 @@ def gather(plan: Plan, out: Path, *, looks: bool = True) -> dict[str, Any]:
         "pairs": [asdict(pair) for pair in found.pairs],
         "failures": failures,
         "left_out": plan.left_out,
-        "machine": environment.describe(),
+        "machine": environment.describe_machine(),
     }
 
 
@@ -123,20 +123,20 @@ def shown_of(plan: Plan, entry: Entry, seed: int, out: Path) -> dict[str, Any]:
             seen = None
         if seen is None:
             break
-        if seen.get("evidence_share") is not None:
-            shares.append(seen["evidence_share"])
+        if seen.get("evidence_fraction") is not None:
+            shares.append(seen["evidence_fraction"])
         falls += [fall] if faithful and (fall := _fall(seen)) is not None else []
     found = {
         "evidence": statistics.mean(shares) if shares else None,
         "faithful": statistics.mean(falls) if falls else None,
     }
-    atomic_write.replace(file, json.dumps(found).encode())
+    atomic_write.replace_file(file, json.dumps(found).encode())
     return found
 
 
 def _fall(seen: Mapping[str, Any]) -> float | None:
-    rows = (seen.get("faithfulness") or {}).get("rows") or []
-    own = next((r for r in rows if r["measure"] == "comprehensiveness" and r["random"] is not None), None)
+    rows = (seen.get("faithfulness") or {}).get("metrics") or []
+    own = next((r for r in rows if r["name"] == "comprehensiveness" and r["random"] is not None), None)
     return None if own is None else own["attention"] - own["random"]
 
 
@@ -158,7 +158,7 @@ def more(found: Analysis, best: str, name: str, items: int) -> str:
 
 def save(found: dict[str, Any], out: Path) -> None:
     """results.json, and results.csv with a row for each design."""
-    atomic_write.replace(out / "results.json", (json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode())
+    atomic_write.replace_file(out / "results.json", (json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode())
     stream = io.StringIO()
     names = ["rank", "name", "mean", "low", "high", "seeds", "steps", "parameters", "flops", "memory", "seconds"]
     names += ["latency", "evidence", "faithful", "more"]
@@ -168,4 +168,4 @@ def save(found: dict[str, Any], out: Path) -> None:
     for row in found["rows"]:
         cells = [len(row[n]) if n == "seeds" else row[n] for n in names]
         writer.writerow([*cells, *(row["others"][n] for n in extra)])
-    atomic_write.replace(out / "results.csv", stream.getvalue().encode())
+    atomic_write.replace_file(out / "results.csv", stream.getvalue().encode())

@@ -22,12 +22,12 @@ from regard.comparison import hf_finetuned, hf_frozen
 from regard.comparison.designs import FROZEN, TUNED, has, path_of
 from regard.comparison.plan import Entry, Plan, failure_of, folder_of, merged, score_of, tree_of, write
 from regard.comparison.scoring import opened, score_one
-from regard.config.settings import merge, nest
+from regard.config.settings import merge_settings, nest
 from regard.errors import UserError
 from regard.tasks.run_dir import read_config
 from regard.tasks.train import train
 from regard.training.interrupts import Interrupted
-from regard.training.progress import duration
+from regard.training.progress import format_duration
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ def run_all(plan: Plan, out: Path, progress: bool = True) -> Plan:
             for e, s in plan.runs[number - 1 :]
             if not finished(folder_of(out, e.design, s))
         )
-        logger.info(f"[{number}/{len(plan.runs)}] {entry.design.name}, seed {seed}; about {duration(left)} left in all")
+        logger.info(f"[{number}/{len(plan.runs)}] {entry.design.name}, seed {seed}; about {format_duration(left)} left in all")
         try:
             train_one(plan, entry, seed, out, folder, progress)
             note.unlink(missing_ok=True)
@@ -91,7 +91,7 @@ def _train(plan: Plan, entry: Entry, seed: int, out: Path, folder: Path, progres
 def settings_of(plan: Plan, entry: Entry, out: Path) -> dict[str, Any]:
     tree = tree_of(plan, entry.design, out)
     for key, value in entry.chosen.items():
-        tree = merge(tree, nest(path_of(key), value))
+        tree = merge_settings(tree, nest(path_of(key), value))
     return budgets.tree_of(tree, entry.steps, entry.every, plan.threads)
 
 

@@ -33,20 +33,20 @@ def opened(folder: Path) -> Any:
 def score_one(plan: Plan, folder: Path, parts: Path, file: Path) -> None:
     """What a run got of each test item, and how long a single answer takes."""
     judge, run = get_comparison(plan.asked.task), opened(folder)
-    with environment.prepared(plan.threads), muted():
+    with environment.process_environment(plan.threads), muted():
         found = judge.score(run, parts)
         latency = _latency(judge.latency_queries(run, parts, QUESTIONS))
     measured = {m.name: float(m.metric(found.stats[m.name].sum(0))) for m in judge.metrics}
     file.parent.mkdir(parents=True, exist_ok=True)
     lines = "".join(json.dumps({"item": i, **said}, ensure_ascii=False) + "\n" for i, said in enumerate(found.said))
-    atomic_write.replace(file.with_suffix(".jsonl"), lines.encode())
-    atomic_write.replace(
+    atomic_write.replace_file(file.with_suffix(".jsonl"), lines.encode())
+    atomic_write.replace_file(
         file.with_suffix(".safetensors"), save({k: np.ascontiguousarray(v) for k, v in found.stats.items()})
     )
     kept = ("steps", "seconds", "parameters", "metrics")
     about = {key: run.config[key] for key in kept if key in run.config}
     content = {"measures": measured, "latency": latency, "curve": _curve(folder), **about}
-    atomic_write.replace(file, (json.dumps(content, indent=1) + "\n").encode())
+    atomic_write.replace_file(file, (json.dumps(content, indent=1) + "\n").encode())
 
 
 def _latency(questions: list[Callable[[], Any]]) -> float | None:

@@ -34,8 +34,6 @@ from scipy import optimize, stats
 from regard.errors import UserError
 from regard.tasks.comparison import Metric
 
-
-
 ALPHA = 0.05
 POWER = 0.8
 RESAMPLES = 2000

@@ -27,8 +27,8 @@ Rows = list[dict[str, Any]]
 def write(task: str, spec: str, home: Path, asked: dict[str, Any]) -> dict[str, Any]:
     """Write what `spec` names into `home`, and give the settings `data`; a test part of its own is put into `asked`,
     where the data have one."""
-    name, options = specs.parse(spec)
-    of, make = specs.find("generated data", name, KINDS)
+    name, options = specs.parse_spec(spec)
+    of, make = specs.find_choice("generated data", name, KINDS)
     if of != task:
         raise UserError(f"{name!r} are data for {of!r}, not for {task!r}")
     try:
@@ -72,7 +72,7 @@ def _reviews(count: int, seed: int) -> dict[str, Rows]:
 def _contexts(count: int, seed: int) -> dict[str, Rows]:
     """Learnt from lists of any length in colours drawn freely, measured on even ones, from which words tell nothing."""
     parts = {
-        "train": contexts.generate_contexts(count, seed, listed=(1, 12), even=False),
+        "train": contexts.generate_contexts(count, seed, list_length=(1, 12), balanced=False),
         "test": contexts.generate_contexts(max(4, count // 6), seed + 1),
     }
     return {

@@ -20,7 +20,7 @@ from regard.errors import UserError, did_you_mean
 
 T = TypeVar("T")
 
-LENGTHS = ("epochs", "steps", "budget")
+LENGTH_SETTINGS = ("epochs", "steps", "budget")
 """What the length of training is counted in: one of them."""
 
 
@@ -54,7 +54,7 @@ class TokenizerSettings:
     """Settings of the tokenizer that is trained on the training data."""
 
     kind: str = setting("words", "Tokenizer: words, bpe, chars, or spaces (text that is already split into words).")
-    vocab: int = setting(20_000, "Size of the vocabulary.")
+    vocab_size: int = setting(20_000, "Size of the vocabulary.")
 
 
 @dataclass(frozen=True)
@@ -70,16 +70,16 @@ class TrainSettings:
     warmup: float = setting(0.1, "Fraction of the steps over which the learning rate rises.")
     decay: str = setting("cosine", "How the learning rate falls after the warmup: cosine, linear or constant.")
     clip: float = setting(1.0, "Largest norm of the gradient; 0 for no clipping.")
-    accumulate: int = setting(1, "Compute each batch in N parts and add up their gradients.")
+    grad_accumulation: int = setting(1, "Compute each batch in N parts and add up their gradients.")
     evaluate_every: int | None = setting(None, "Steps between evaluations. [chosen by the length of training]")
     patience: int | None = setting(None, "Stop after N evaluations without improvement.")
-    average: float | None = setting(
+    ema_decay: float | None = setting(
         None, "Decay of an exponential moving average of the weights, such as 0.999; the averaged weights are saved."
     )
     checkpoint_seconds: float = setting(60.0, "Seconds between checkpoints.")
     precision: str = setting("32", "Floating-point precision: 32, auto, bf16-mixed or 16-mixed.")
-    devices: int = setting(1, "Number of processes or accelerators.")
-    nodes: int = setting(1, "Number of machines, under torchrun.")
+    num_devices: int = setting(1, "Number of processes or accelerators.")
+    num_nodes: int = setting(1, "Number of machines, under torchrun.")
     strategy: str = setting("auto", "Distributed strategy: auto, ddp or fsdp.")
     threads: int | None = setting(None, "CPU threads. [all cores]")
 
@@ -95,7 +95,7 @@ class Settings:
     model: Any
     model_name: str
     seed: int = setting(0, "Random seed. The same seed gives the same result.")
-    origin: str | None = setting(
+    warm_start: str | None = setting(
         None,
         "Run to start from: its tokenizer, sizes and weights. Or a recipe (.yaml), which is trained first.",
         metavar="RUN",
@@ -105,7 +105,7 @@ class Settings:
     train: TrainSettings = field(default_factory=TrainSettings)
 
 
-def build(cls: type[T], given: Mapping[str, Any], *, where: str = "") -> T:
+def build_dataclass(cls: type[T], given: Mapping[str, Any], *, where: str = "") -> T:
     """Fill a dataclass from a mapping, converting each value to its field's type."""
     hints = typing.get_type_hints(cls)
     known = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
@@ -114,11 +114,11 @@ def build(cls: type[T], given: Mapping[str, Any], *, where: str = "") -> T:
         path = f"{where}.{key}" if where else key
         if key not in known:
             raise UserError(f"unknown setting {path!r}; {did_you_mean(str(key), known)}")
-        values[key] = convert(hints[key], value, path)
+        values[key] = convert_value(hints[key], value, path)
     return cls(**values)
 
 
-def convert(kind: Any, value: Any, path: str) -> Any:
+def convert_value(kind: Any, value: Any, path: str) -> Any:
     """One value to the type that its field declares; text from the command line is read as that type."""
     if kind is Any:
         return value
@@ -127,14 +127,14 @@ def convert(kind: Any, value: Any, path: str) -> Any:
         return None
     for option in options:
         if typing.get_origin(option) is tuple:  # of any length, of one type
-            given = listed(value) if isinstance(value, str) else value
+            given = split_list(value) if isinstance(value, str) else value
             if isinstance(given, (list, tuple)):
-                return tuple(convert(typing.get_args(option)[0], one, path) for one in given)
+                return tuple(convert_value(typing.get_args(option)[0], one, path) for one in given)
         if dataclasses.is_dataclass(option):
             if isinstance(value, option):  # type: ignore[arg-type]
                 return value
             if isinstance(value, Mapping):
-                return build(option, value, where=path)  # type: ignore[type-var]
+                return build_dataclass(option, value, where=path)  # type: ignore[type-var]
         elif option is bool:
             if isinstance(value, bool):
                 return value
@@ -159,21 +159,21 @@ def convert(kind: Any, value: Any, path: str) -> Any:
     raise UserError(f"{path} wants {wanted}, and was given {value!r}")
 
 
-def listed(text: str) -> tuple[str, ...]:
+def split_list(text: str) -> tuple[str, ...]:
     """`[a, b]`, as a file would have it, as its parts; any other text is one."""
     if not (text.startswith("[") and text.endswith("]")):
         return (text,)
     return tuple(part.strip() for part in text[1:-1].split(",") if part.strip())
 
 
-def overrides(pairs: list[str]) -> dict[str, Any]:
+def parse_overrides(pairs: list[str]) -> dict[str, Any]:
     """`["train.lr=0.1", "seed=3"]` as a nested mapping, values still text."""
     tree: dict[str, Any] = {}
     for pair in pairs:
         path, equals, value = pair.partition("=")
         if not equals or not path:
             raise UserError(f"--set wants key=value, such as --set train.lr=0.001, and was given {pair!r}")
-        tree = merge(tree, spelled_out(nest(path.strip().split("."), value.strip())))
+        tree = merge_settings(tree, expand_model_name(nest(path.strip().split("."), value.strip())))
     return tree
 
 
@@ -181,23 +181,23 @@ def nest(path: list[str], value: Any) -> dict[str, Any]:
     return {path[0]: value if len(path) == 1 else nest(path[1:], value)}
 
 
-def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def merge_settings(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """One nested mapping laid over another; neither is changed."""
     laid = dict(under)
     for key, value in over.items():
         below = laid.get(key)
         nested = isinstance(value, Mapping)
-        laid[key] = merge(below if isinstance(below, Mapping) else {}, value) if nested else value
+        laid[key] = merge_settings(below if isinstance(below, Mapping) else {}, value) if nested else value
     return laid
 
 
-def spelled_out(tree: Mapping[str, Any]) -> dict[str, Any]:
+def expand_model_name(tree: Mapping[str, Any]) -> dict[str, Any]:
     """`model: han`, short for a mapping with that name, as the mapping, which can be laid over another."""
     short = isinstance(tree.get("model"), str)
     return {**tree, "model": {"name": tree["model"]}} if short else dict(tree)
 
 
-def load(path: str | Path) -> dict[str, Any]:
+def load_settings(path: str | Path) -> dict[str, Any]:
     """A YAML or JSON file of settings as a nested mapping."""
     path = Path(path)
     if not path.is_file():
@@ -214,7 +214,7 @@ def load(path: str | Path) -> dict[str, Any]:
         raise UserError(f"{path} is not valid {'JSON' if path.suffix == '.json' else 'YAML'}: {problem}") from None
     if not isinstance(tree, dict):
         raise UserError(f"{path} must hold a mapping of settings, and holds {type(tree).__name__}")
-    return spelled_out(tree)
+    return expand_model_name(tree)
 
 
 _UNITS = {
@@ -224,7 +224,7 @@ _UNITS = {
 }
 
 
-def seconds(text: str | float | None) -> float | None:
+def parse_duration(text: str | float | None) -> float | None:
     """`2min`, `90s`, `1.5h` or a bare number of seconds."""
     if text is None or isinstance(text, (int, float)):
         return text

@@ -7,13 +7,13 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, TypeVar, get_type_hints
 
-from regard.config.settings import convert
+from regard.config.settings import convert_value
 from regard.errors import UserError, suggest_choices
 
 T = TypeVar("T")
 
 
-def parse(spec: str) -> tuple[str, dict[str, str]]:
+def parse_spec(spec: str) -> tuple[str, dict[str, str]]:
     """`"local:window=64"` -> `("local", {"window": "64"})`."""
     name, _, rest = spec.partition(":")
     options = {}
@@ -25,24 +25,39 @@ def parse(spec: str) -> tuple[str, dict[str, str]]:
     return name.strip(), options
 
 
-def find(kind: str, name: str, known: Mapping[str, T]) -> T:
+def find_choice(kind: str, name: str, known: Mapping[str, T]) -> T:
     """The one of that name, or an error that names the nearest and all that are known."""
     if name not in known:
         raise UserError(f"unknown {kind} {name!r}; {suggest_choices(name, known)}")
     return known[name]
 
 
-def own_options(cls: type, common: set[str]) -> dict[str, inspect.Parameter]:
-    """The keywords of a class's constructor that are its own, not the ones that every one of its kind takes."""
-    parameters = inspect.signature(cls).parameters
-    return {n: p for n, p in parameters.items() if n not in common and p.kind is p.KEYWORD_ONLY}
+def option_parameters(cls: type, common: set[str]) -> dict[str, inspect.Parameter]:
+    """Keyword options of a constructor, with those that it passes on to its base classes as `**options`.
+
+    Args:
+        cls: The class.
+        common: Options that all classes of its kind have; they are left out.
+    """
+    options: dict[str, inspect.Parameter] = {}
+    for base in cls.__mro__:
+        if "__init__" not in vars(base):
+            continue
+        init = vars(base)["__init__"]
+        parameters, hints = inspect.signature(init).parameters.values(), get_type_hints(init)
+        for p in parameters:
+            if p.kind is p.KEYWORD_ONLY and p.name not in common:
+                options.setdefault(p.name, p.replace(annotation=hints.get(p.name, str)))
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            break
+    return options
 
 
-def typed(kind: str, name: str, cls: type, options: Mapping[str, Any], common: set[str]) -> dict[str, Any]:
+def convert_options(kind: str, name: str, cls: type, options: Mapping[str, Any], common: set[str]) -> dict[str, Any]:
     """Options converted to the types that the constructor declares; an unknown one is an error."""
-    own, hints = own_options(cls, common), get_type_hints(cls.__init__)
+    own = option_parameters(cls, common)
     for key in options:
         if key not in own:
             what = suggest_choices(key, own) if own else "it takes none"
             raise UserError(f"{kind} {name!r} has no option {key!r}; {what}")
-    return {key: convert(hints.get(key, str), value, f"{kind} {name}:{key}") for key, value in options.items()}
+    return {key: convert_value(own[key].annotation, value, f"{kind} {name}:{key}") for key, value in options.items()}

@@ -7,15 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from regard.data.tokenizer import Tokenizer
 from regard.errors import UserError
-from regard.explain.interventions import Change, parse
-from regard.explain.subject import Subject
+from regard.explain.explainer import Explainer
+from regard.explain.interventions import Intervention, parse_intervention
 from regard.hub.imported_model import Imported
-from regard.tasks.base import kind
-from regard.tasks.base_run import Run
-from regard.tasks.run_dir import read_config, settings_of
-from regard.training.checkpoint import load_weights
+from regard.tasks.base_run import Run, load_trained
+from regard.tasks.run_dir import read_config
 
 __all__ = ["Imported", "changes_of", "opened", "subject_of"]
 
@@ -38,42 +35,38 @@ def _checkpoint(folder: Path) -> Any:
     """The run as it was at a checkpoint."""
     home = folder.parent.parent
     config = read_config(home)
-    settings = settings_of(config)
-    made = kind(settings.task)
     if not (folder / "model.safetensors").is_file():
         kept = ", ".join(sorted(p.name for p in folder.parent.glob("step-*"))) or "none"
         raise UserError(f"{folder} is no checkpoint; {home} has kept: {kept}")
-    model = made.net(settings, config)
-    load_weights(model, folder / "model.safetensors")
-    return made.RUN(folder, config, model, Tokenizer.load(home))
+    return load_trained(folder, config, folder / "model.safetensors", home)
 
 
-def subject_of(model: Any, text: str, label: str | None = None) -> Subject:
+def subject_of(model: Any, text: str, label: str | None = None) -> Explainer:
     """An opened model with a text before it, to be asked."""
     if isinstance(model, Imported):
         return model.subject(text, label)[0]
     task = model.settings.task
     if task == "classify":
-        from regard.tasks.classify.look import Reviewed
+        from regard.tasks.classify.look import TextClassifierExplainer
 
-        return Reviewed(model, text, label)
+        return TextClassifierExplainer(model, text, label)
     if task == "language":
-        from regard.tasks.language.look import subject
+        from regard.tasks.language.look import build_explainer
 
-        return subject(model, text, label)[0]
+        return build_explainer(model, text, label)[0]
     if task == "images":
-        from regard.tasks.images.look import Sorted, given
+        from regard.tasks.images.look import ImageClassifierExplainer, read_image_input
 
-        return Sorted(model, given(model, text), label)
+        return ImageClassifierExplainer(model, read_image_input(model, text), label)
     if task == "caption":
-        from regard.tasks.caption.look import subject as told
+        from regard.tasks.caption.look import build_explainer
 
-        return told(model, text)
-    from regard.tasks.translate.look import subject as pair
+        return build_explainer(model, text)
+    from regard.tasks.translate.look import build_explainer
 
-    return pair(model, text)[0]
+    return build_explainer(model, text)[0]
 
 
-def changes_of(specs: list[str], text: str) -> list[Change]:
+def changes_of(specs: list[str], text: str) -> list[Intervention]:
     """Changes as they are written (regard.explain.interventions); runs that heads come from are opened here."""
-    return [parse(spec, lambda folder: subject_of(opened(folder), text)) for spec in specs]
+    return [parse_intervention(spec, lambda folder: subject_of(opened(folder), text)) for spec in specs]

@@ -1,4 +1,4 @@
-"""A trained run in Python: save and load, whatever its task. What it can do besides stands with its kind."""
+"""A trained run: what runs of all tasks share. Each task adds its methods in its file run.py."""
 
 from __future__ import annotations
 
@@ -11,88 +11,114 @@ from regard.config.messages import show_messages
 from regard.data.tokenizer import Tokenizer
 from regard.errors import UserError
 from regard.models.linear_text_model import FittableConfig, FittedModel
-from regard.tasks.base import kind
-from regard.tasks.model_card import card
-from regard.tasks.run_dir import read_config, settings_of, write_config
+from regard.tasks.base import get_task
+from regard.tasks.model_card import format_model_card
+from regard.tasks.run_dir import read_config, settings_from_config, write_config
 from regard.training import atomic_write
 from regard.training.checkpoint import load_weights, save_weights
 
 
 class Run:
-    """`Run.load(folder)` opens a run of any task; nothing in the folder is executed."""
+    """A trained model with its settings, tokenizer and metrics. `Run.load(folder)` opens a run of any task.
+
+    Args:
+        folder: The run folder; None if it was never saved.
+        config: The content of config.json.
+        model: The trained module, or a fitted model (regard/models/linear_text_model.py).
+        tokenizer: The tokenizer; None for a fitted model, which has its own.
+    """
 
     def __init__(
-        self, folder: Path | None, config: dict[str, Any], model: nn.Module | FittedModel, words: Tokenizer | None
+        self, folder: Path | None, config: dict[str, Any], model: nn.Module | FittedModel, tokenizer: Tokenizer | None
     ):
-        self.folder, self.config, self.model, self.tokenizer = folder, config, model, words
-        self.settings: Any = settings_of(config)
-        if isinstance(model, nn.Module):
-            model.eval()
+        self.folder, self.config = folder, config
+        self.settings: Any = settings_from_config(config)
+        self.fitted = None if isinstance(model, nn.Module) else model
+        self._module = model.eval() if isinstance(model, nn.Module) else None
+        self._tokenizer = tokenizer
 
     @staticmethod
     def load(folder: str | Path) -> Any:
-        """The run in a folder: a Classifier, a LanguageModel, as its task is."""
+        """Open a run folder. No code in the folder is run.
+
+        Returns:
+            A run of the class of its task, such as a Classifier or a LanguageModel.
+        """
         show_messages()
         folder = Path(folder)
         config = read_config(folder)
-        settings = settings_of(config)
+        settings = settings_from_config(config)
         if not (folder / "model.safetensors").is_file():
-            raise UserError(f"{folder} holds no trained weights yet: train it further with --resume --out {folder}")
-        made = kind(settings.task)
+            raise UserError(f"{folder} has no trained weights yet: continue with --resume --out {folder}")
         if isinstance(settings.model, FittableConfig):
-            return made.RUN(folder, config, settings.model.load(folder), None)
-        model = made.net(settings, config)
-        load_weights(model, folder / "model.safetensors")
-        words = Tokenizer.load(folder)
-        if words.vocab_size != config["vocab"]:
-            raise UserError(
-                f"{folder}/tokenizer.json has {words.vocab_size} tokens, and the model knows {config['vocab']}"
-            )
-        return made.RUN(folder, config, model, words)
+            return get_task(settings.task).run_class(folder, config, settings.model.load(folder), None)
+        return load_trained(folder, config, folder / "model.safetensors", folder)
 
     from_pretrained = load
 
     def save_pretrained(self, folder: str | Path) -> Path:
-        """What is needed to load the model elsewhere: config, weights, tokenizer and card."""
+        """Write what is needed to load the run elsewhere: config, weights, tokenizer and model card."""
         target = Path(folder)
         if (target / "config.json").exists():
-            read_config(target)  # of another program: refused
+            read_config(target)  # raises if it is not a run's
         target.mkdir(parents=True, exist_ok=True)
-        if isinstance(self.model, nn.Module):
+        if self.fitted is None:
             save_weights(target / "model.safetensors", self.model.state_dict())
-        else:
-            for name, content in self.model.files().items():
-                atomic_write.replace(target / name, content)
-        if self.tokenizer is not None:
             self.tokenizer.save(target)
-        atomic_write.replace(target / "README.md", card(self.config).encode())
+        else:
+            for name, content in self.fitted.files().items():
+                atomic_write.replace(target / name, content)
+        atomic_write.replace(target / "README.md", format_model_card(self.config).encode())
         write_config(target, self.config)
         return target
 
     @property
     def verbs(self) -> tuple[str, ...]:
-        """What this run can do, by the names of its methods."""
+        """The names of the methods that this run supports."""
         return ()
 
     @property
-    def net(self) -> nn.Module:
-        """The model of a run that was trained, not fitted."""
-        assert isinstance(self.model, nn.Module)
-        return self.model
+    def model(self) -> nn.Module:
+        """The trained module. Raises UserError for a fitted model, which has no layers."""
+        if self._module is None:
+            raise UserError(f"{self.folder or 'the run'} is a fitted {self.settings.model_name}, which has no layers")
+        return self._module
 
     @property
-    def words(self) -> Tokenizer:
-        """The tokenizer of such a run."""
-        assert self.tokenizer is not None
-        return self.tokenizer
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer. Raises UserError for a fitted model."""
+        if self._tokenizer is None:
+            raise UserError(f"{self.folder or 'the run'} is a fitted {self.settings.model_name} without a tokenizer")
+        return self._tokenizer
 
     @property
     def metrics(self) -> dict[str, float]:
-        """On the validation part, of the model kept."""
+        """Metrics of the best checkpoint on the validation part."""
         return self.config.get("metrics", {})
 
     def __repr__(self) -> str:
-        reached = ", ".join(f"{k} {v:.4f}" for k, v in self.metrics.items())
-        return (
-            f"Run({self.settings.model_name} for {self.settings.task}, {self.folder}; validation: {reached or 'none'})"
+        metrics = ", ".join(f"{name} {value:.4f}" for name, value in self.metrics.items())
+        name = f"{self.settings.model_name} for {self.settings.task}"
+        return f"{type(self).__name__}({name}, {self.folder}; validation: {metrics or 'none'})"
+
+
+def load_trained(folder: Path, config: dict[str, Any], weights: Path, tokenizer_folder: Path) -> Any:
+    """Build the model of a run, load its weights and its tokenizer.
+
+    Args:
+        folder: The folder of the run or of one of its checkpoints.
+        config: The run's config.json.
+        weights: The file with the weights.
+        tokenizer_folder: The folder with the tokenizer.
+    """
+    settings = settings_from_config(config)
+    task = get_task(settings.task)
+    model = task.build_model(settings, config)
+    load_weights(model, weights)
+    tokenizer = Tokenizer.load(tokenizer_folder)
+    if tokenizer.vocab_size != config["vocab_size"]:
+        raise UserError(
+            f"{tokenizer_folder}/tokenizer.json has {tokenizer.vocab_size} tokens, but the model has "
+            f"{config['vocab_size']}"
         )
+    return task.run_class(folder, config, model, tokenizer)

@@ -18,7 +18,7 @@ from typing import Any
 from regard.data import parallel_text
 from regard.data.read_table import read_table
 from regard.errors import UserError
-from regard.explain.subject import must_attend
+from regard.explain.explainer import require_attention
 from regard.inspect import HeadImportance, find_attention_layers, head_importance
 from regard.inspect import prune as prune_heads
 from regard.tasks.classify import objective
@@ -87,21 +87,21 @@ def table(
     elif not isinstance(run, Classifier | LanguageModel | Translator):
         raise UserError(f"heads are not measured over data for a {type(run).__name__}; look at it instead")
     elif isinstance(run, Classifier):
-        must_attend(run.model, run.settings.model_name)
+        require_attention(run.model, run.settings.model_name)
         asked = _classes(run, files[0], rows)
     elif isinstance(run, LanguageModel):
-        must_attend(run.model, run.settings.model_name)
+        require_attention(run.model, run.settings.model_name)
         asked = _language(run, files, 1000 * rows)
     else:
         asked = _pairs(run, files, rows)
-    whole, found = head_importance(run.net, asked, on_progress=told)
+    whole, found = head_importance(run.model, asked, on_progress=told)
     found = sorted(found, key=lambda row: -row.change["loss"])
     return Importance(whole, found)
 
 
 def pruned(run: Any, specs: Sequence[str]) -> Any:
     """A copy of the run without these heads, each SITE:HEADS."""
-    model = deepcopy(run.net)
+    model = deepcopy(run.model)
     for spec in specs:
         name, _, given = spec.rpartition(":")
         try:
@@ -124,10 +124,10 @@ def _classes(run: Classifier, file: str | Path, rows: int) -> Callable[[], dict[
     data = run.settings.data
     found = read_table(Path(file), text=run.text_column, label=data.label or run._columns[1], many=run.many)
     truth = as_numbers(found.labels or [], run.labels, run.config.get("separator"), str(file))[:rows]
-    texts = encoded(found.texts[:rows], run.words, run.settings)
+    texts = encoded(found.texts[:rows], run.tokenizer, run.settings)
 
     def asked() -> dict[str, float]:
-        said = measures(objective.probabilities(run.net, texts, many=run.many), truth)
+        said = measures(objective.probabilities(run.model, texts, many=run.many), truth)
         return {name: float(said[name]) for name in SHOWN if name in said}
 
     return asked
@@ -138,11 +138,11 @@ def _language(run: LanguageModel, files: Sequence[str | Path], tokens: int) -> C
 
     with Path(files[0]).open(encoding="utf-8", errors="replace") as file:
         text = file.read(MOST_LETTERS * tokens)
-    ids = run.words.encode(text)
+    ids = run.tokenizer.encode(text)
     if len(ids.ids) > tokens or len(files) > 1:
         text = text[: ids.offsets[tokens][0]] if len(ids.ids) > tokens else text
         logger.info(f"of {files[0]} the first {min(tokens, len(ids.ids)):,} tokens are read")
-    corpus = Corpus.from_texts([text], run.words, documents=run.settings.data.documents)
+    corpus = Corpus.from_texts([text], run.tokenizer, documents=run.settings.data.documents)
 
     def asked() -> dict[str, float]:
         said = run._measured(corpus, None)
@@ -153,12 +153,12 @@ def _language(run: LanguageModel, files: Sequence[str | Path], tokens: int) -> C
 
 def _pairs(run: Translator, files: Sequence[str | Path], rows: int) -> Callable[[], dict[str, float]]:
     data = run.settings.data
-    found = parallel_text.read_parallel_texts(list(files), source=data.source, target=data.target, empty=True)
+    found = parallel_text.read_parallel_texts(list(files), source=data.source, target=data.target, keep_empty=True)
     kept = replace(found, sources=found.sources[:rows], targets=found.targets[:rows])
-    whole = parallel_text.encode_pairs(kept, run.words, max_tokens=run.most)
+    whole = parallel_text.encode_pairs(kept, run.tokenizer, max_tokens=run.most)
 
     def asked() -> dict[str, float]:
-        said = measure(run.net, whole, batch_tokens=2 * data.batch_tokens)
+        said = measure(run.model, whole, batch_tokens=2 * data.batch_tokens)
         return {name: float(said[name]) for name in SHOWN if name in said}
 
     return asked

@@ -4,8 +4,10 @@ training."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from regard.data.image_files import ImageArray, ImageSource
 from regard.errors import UserError
 from regard.models.timm_backbone import seen
 from regard.tasks.base_run import Run
+from regard.tasks.image_settings import AugmentSettings
 
 logger = logging.getLogger(__name__)
 
@@ -46,3 +49,32 @@ def fits(run: Run, array: np.ndarray, path: str | Path) -> None:
     if array.shape[1:] != shape:
         wanted, got = (" x ".join(map(str, one)) for one in (shape, array.shape[1:]))
         raise UserError(f"this run reads features of {wanted}, and those of {path} are {got}")
+
+
+def check_augment(array: np.ndarray, augment: AugmentSettings) -> None:
+    """Raise UserError if features are to be augmented, which only images can be."""
+    if array.dtype != np.uint8 and augment != AugmentSettings():
+        raise UserError("augment changes images, but the data are features of images; leave augment out")
+
+
+def feature_entries(array: np.ndarray, backbone: str | None) -> dict[str, Any]:
+    """The entry "features" of config.json: the shape of features and the fingerprint of the backbone. {} for images."""
+    shape = dict(zip(("rows", "columns", "width"), map(int, array.shape[1:]), strict=True))
+    return {} if array.dtype == np.uint8 else {"features": {**shape, "backbone": backbone}}
+
+
+def feature_width(config: Mapping[str, Any]) -> int | None:
+    """The width of the features that a run reads; None if it reads images."""
+    return config["features"]["width"] if "features" in config else None
+
+
+def describe_input(config: Mapping[str, Any]) -> str:
+    """A sentence about the input of a run, for its model card."""
+    side, features = config["settings"]["data"]["size"], config.get("features")
+    if features is None:
+        return f"Images are resized to {side} x {side}."
+    shape = f"{features['rows']} x {features['columns']} x {features['width']}"
+    backbone = config["settings"]["data"].get("backbone")
+    if backbone is None:
+        return f"It reads features of {shape} instead of images."
+    return f"Images are resized to {side} x {side}; {backbone} computes features of {shape}."

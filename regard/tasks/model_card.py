@@ -1,47 +1,50 @@
-"""The model card of a run: what it is, what it was trained on, what it reached, and the command that made it."""
+"""The model card of a run: what it is, its data, its metrics, and commands to use it."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
-from regard.tasks.base import kind
+from regard.tasks.base import get_task
 
 
-def card(config: dict[str, Any]) -> str:
+def format_model_card(config: Mapping[str, Any]) -> str:
+    """The README.md of a run folder, from its config.json."""
     settings, data = config["settings"], config["data"]
-    model = {k: v for k, v in settings["model"].items() if k != "name"}
+    task, model_name = get_task(settings["task"]), settings["model"]["name"]
+    model = {key: value for key, value in settings["model"].items() if key != "name"}
     rows = "\n".join(f"| {name} | {value:.4f} |" for name, value in config.get("metrics", {}).items())
-    made_for = kind(settings["task"])
-    uses = "\n".join(f"    {line}" for line in made_for.uses(config))
+    commands = "\n".join(f"    {line}" for line in task.usage_commands(config))
     train, machine = data["train"], config["machine"]
-    made = (
-        f"Trained by regard {config['versions'].get('regard', '')} on {made_for.size(train)} (`{train['name']}`, "
+    provenance = (
+        f"Trained by regard {config['versions'].get('regard', '')} on {task.format_size(train)} (`{train['name']}`, "
         f"sha256 `{train['fingerprint'][:16]}`), seed {settings['seed']}, {config.get('steps', 0):,} steps, "
         f"{config.get('seconds', 0.0):.0f} seconds on {machine['cpu']} ({machine['cores']} cores), {machine['date']}."
     )
-    kept = "The model that was best there is the one kept, so these numbers are a little too good; measure"
-    measure = kept if config.get("steps") else "Measure"  # what is fitted at once was not chosen by them
+    advice = "Measure it on your own data:"
+    if config.get("steps"):  # a fitted model has no checkpoints to select from
+        advice = "The best checkpoint was selected on these data, so the metrics are slightly optimistic. " + advice
     return f"""---
 library_name: regard
-tags: [attention, {settings["task"]}, {settings["model"]["name"]}]
+tags: [attention, {settings["task"]}, {model_name}]
 ---
 
-# {settings["model"]["name"]} for {settings["task"]}
+# {model_name} for {settings["task"]}
 
-{made}
+{provenance}
 
-{made_for.about(config)} Parameters: {config["parameters"]:,}.
+{task.describe_run(config)} Parameters: {config["parameters"]:,}.
 
-## On the validation part ({made_for.size(data["valid"])})
+## Validation metrics ({task.format_size(data["valid"])})
 
-| measure | value |
+| metric | value |
 |---|---|
 {rows}
 
-{measure} on data of your own:
+{advice}
 
-{uses}
+{commands}
 
 ## Settings
 

@@ -21,7 +21,7 @@ from regard.errors import UserError
 from regard.layers.merge_qk import merge_qk
 from regard.layers.multi_head_attention import MultiHeadAttention
 from regard.tasks.base_run import Run
-from regard.theory.claim import Claim, CheckResult, ClaimResult, check_claim
+from regard.theory.claim import CheckResult, Claim, ClaimResult, check_claim
 
 TOPIC = "your run"
 LENGTH = 17
@@ -49,12 +49,12 @@ class Subject:
 
 def subject(opened: Any, seed: int) -> Subject:
     """Two texts by chance, the second shorter, of words that the model knows."""
-    if not isinstance(opened.model, nn.Module):
+    if opened.fitted is not None:
         raise UserError(f"{opened.settings.model_name!r} is fitted, not trained: it has no layers to check")
     draw = torch.Generator().manual_seed(seed)
-    length = min(LENGTH, getattr(opened.settings.data, "block", LENGTH))
-    low = min(7, opened.config["vocab"] - 1)
-    ids = torch.randint(low, opened.config["vocab"], (2, length), generator=draw)
+    length = min(LENGTH, getattr(opened.settings.data, "block_size", LENGTH))
+    low = min(7, opened.config["vocab_size"] - 1)
+    ids = torch.randint(low, opened.config["vocab_size"], (2, length), generator=draw)
     mask = torch.ones_like(ids, dtype=torch.bool)
     mask[1, length - 5 :] = False
     task = opened.settings.task
@@ -260,7 +260,9 @@ def merged(s: Subject) -> CheckResult:
                 setattr(parent, name, merge_qk(child))
                 count += 1
     far = apart(_real(s, s(model=other)), _real(s, s()))
-    return CheckResult({"layers merged": count, "difference": far}, {"merged is factored": far < 10 * CLOSE and count > 0})
+    return CheckResult(
+        {"layers merged": count, "difference": far}, {"merged is factored": far < 10 * CLOSE and count > 0}
+    )
 
 
 def saved(s: Subject) -> CheckResult:
@@ -281,7 +283,9 @@ def compiled(s: Subject) -> CheckResult:
             far = apart(traced(s.model, s.ids, whole), out)
     except Exception as problem:
         said = str(problem).strip().splitlines()
-        return CheckResult({"could not be compiled": said[0][:200] if said else repr(problem)}, {"compiled is eager": None})
+        return CheckResult(
+            {"could not be compiled": said[0][:200] if said else repr(problem)}, {"compiled is eager": None}
+        )
     finally:
         torch.compiler.reset()
     return CheckResult({"difference": far}, {"compiled is eager": far < CLOSE})
@@ -314,7 +318,7 @@ def applying(s: Subject) -> Iterator[tuple[str, str, str, Callable[[Subject], Ch
         "f(Px) = P f(x)",
         permutation,
     )
-    by_distance = place is not None and (place.kind == "rotate" or (place.kind == "bias" and place.by_distance))
+    by_distance = place is not None and (place.kind == "rotate" or (place.kind == "bias" and place.distance_only))
     if s.causal and by_distance and not any(one.mechanism.name.startswith("synthesizer") for one in layers):
         yield "shift", "The same words some places on give the same.", "f(x at t) = f(x at t + k)", shift
     mergeable = [m for m in layers if m.mechanism.name in ("dot", "bare") and m.mechanism.positions.kind != "rotate"]

@@ -11,14 +11,14 @@ from typing import Any
 
 from lightning_fabric import Fabric
 
-from regard.config.settings import LENGTHS, TrainSettings
+from regard.config.settings import LENGTH_SETTINGS, TrainSettings
 from regard.errors import UserError, did_you_mean
 from regard.training import optim, precision
 
 
-def check(settings: TrainSettings) -> None:
+def check_settings(settings: TrainSettings) -> None:
     """Raise where the settings cannot be meant."""
-    lengths = {name: getattr(settings, name) for name in LENGTHS}
+    lengths = {name: getattr(settings, name) for name in LENGTH_SETTINGS}
     given = [name for name, value in lengths.items() if value is not None]
     if len(given) != 1:
         said = " and ".join(f"--{name}" for name in given) or "none"
@@ -26,9 +26,9 @@ def check(settings: TrainSettings) -> None:
     wanted = {
         given[0]: lengths[given[0]] > 0,
         "lr": settings.lr > 0,
-        "accumulate": settings.accumulate >= 1,
-        "devices": settings.devices >= 1,
-        "nodes": settings.nodes >= 1,
+        "grad_accumulation": settings.grad_accumulation >= 1,
+        "num_devices": settings.num_devices >= 1,
+        "num_nodes": settings.num_nodes >= 1,
         "evaluate_every": settings.evaluate_every is None or settings.evaluate_every >= 1,
         "patience": settings.patience is None or settings.patience >= 1,
         "threads": settings.threads is None or settings.threads >= 1,
@@ -38,30 +38,30 @@ def check(settings: TrainSettings) -> None:
             raise UserError(f"train.{name} must be greater than 0, and was given {getattr(settings, name)}")
     if not 0 <= settings.warmup <= 1:
         raise UserError(f"train.warmup is a share of the steps between 0 and 1, and was given {settings.warmup}")
-    if settings.average is not None and not 0 < settings.average < 1:
-        raise UserError(f"train.average is a decay between 0 and 1, such as 0.999, and was given {settings.average}")
+    if settings.ema_decay is not None and not 0 < settings.ema_decay < 1:
+        raise UserError(f"train.ema_decay must be between 0 and 1, such as 0.999, not {settings.ema_decay}")
     for name in ("weight_decay", "clip", "checkpoint_seconds"):
         if getattr(settings, name) < 0:
             raise UserError(f"train.{name} must be 0 or greater, and was given {getattr(settings, name)}")
-    for name, known in (("optimizer", optim.OPTIMIZERS), ("decay", optim.DECAYS), ("precision", precision.KNOWN)):
+    for name, known in (("optimizer", optim.OPTIMIZERS), ("decay", optim.DECAYS), ("precision", precision.PRECISIONS)):
         if getattr(settings, name) not in known:
             given_name = getattr(settings, name)
             raise UserError(f"unknown {name} {given_name!r}; {did_you_mean(given_name, known)}")
 
 
-def settled(settings: TrainSettings) -> TrainSettings:
+def resolve_settings(settings: TrainSettings) -> TrainSettings:
     """The settings, checked before anything is written, with the precision that `auto` stands for on this machine."""
-    check(settings)
-    _fabric(under_torchrun(settings))
+    check_settings(settings)
+    _fabric(apply_torchrun(settings))
     if settings.precision != "auto":
         return settings
-    return dataclasses.replace(settings, precision=precision.choose("auto").removesuffix("-true"))
+    return dataclasses.replace(settings, precision=precision.choose_precision("auto").removesuffix("-true"))
 
 
-def start(settings: TrainSettings) -> Fabric:
+def launch_fabric(settings: TrainSettings) -> Fabric:
     """Fabric, launched: under `torchrun` as that says, else with the devices, nodes and strategy of the settings."""
-    check(settings)
-    settings = under_torchrun(settings)
+    check_settings(settings)
+    settings = apply_torchrun(settings)
     fabric = _fabric(settings)
     with _said(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*interactive environment.*")
@@ -70,12 +70,12 @@ def start(settings: TrainSettings) -> Fabric:
 
 
 def _fabric(settings: TrainSettings) -> Fabric:
-    chosen: Any = precision.choose(settings.precision)
+    chosen: Any = precision.choose_precision(settings.precision)
     with _said(settings):
         return Fabric(
             accelerator="auto",
-            devices=settings.devices,
-            num_nodes=settings.nodes,
+            devices=settings.num_devices,
+            num_nodes=settings.num_nodes,
             strategy=settings.strategy,
             precision=chosen,
         )
@@ -88,12 +88,12 @@ def _said(settings: TrainSettings) -> Iterator[None]:
         yield
     except (ValueError, RuntimeError) as problem:
         raise UserError(
-            f"cannot start with {settings.devices} devices, strategy {settings.strategy!r} and precision "
+            f"cannot start with {settings.num_devices} devices, strategy {settings.strategy!r} and precision "
             f"{settings.precision!r}: {problem}"
         ) from None
 
 
-def under_torchrun(settings: TrainSettings) -> TrainSettings:
+def apply_torchrun(settings: TrainSettings) -> TrainSettings:
     """Where `torchrun` made the processes, their number is its word, not the settings'."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return settings

@@ -16,7 +16,7 @@ import numpy as np
 from regard.data import caption_files
 from regard.data.caption_files import CaptionedImages
 from regard.errors import UserError
-from regard.tasks.comparison import ComparisonAdapter, PARTS, Measure, Scored, counted, mean, stats_of
+from regard.tasks.comparison import PARTS, ComparisonAdapter, Measure, Scored, counted, mean, stats_of
 from regard.tasks.translate.compare import sentence_bleu
 
 BEAM = 1
@@ -40,8 +40,6 @@ METRICS = (
 )
 
 
-
-
 def _aside(rows: list[tuple[str, str]], share: float, random: np.random.Generator) -> tuple[list, list]:
     names = list(dict.fromkeys(name for name, _ in rows))
     if len(names) < 2:
@@ -49,18 +47,6 @@ def _aside(rows: list[tuple[str, str]], share: float, random: np.random.Generato
     count = int(np.clip(round(len(names) * share), 1, len(names) - 1))
     aside = {names[i] for i in random.permutation(len(names))[:count]}
     return [row for row in rows if row[0] not in aside], [row for row in rows if row[0] in aside]
-
-
-
-
-
-
-
-
-
-
-
-
 
 
 def _read(folder: Path, part: str, side: int) -> CaptionedImages:
@@ -77,7 +63,9 @@ class CaptionComparison(ComparisonAdapter):
     metrics = METRICS
     quality_name = "sentence BLEU"
 
-    def split_data(self, settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path) -> dict[str, Any]:
+    def split_data(
+        self, settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path
+    ) -> dict[str, Any]:
         """By chance, all captions of a picture in one part."""
         given = settings.data
         random = np.random.default_rng(seed)
@@ -86,7 +74,9 @@ class CaptionComparison(ComparisonAdapter):
         for part, files, size in (("test", test, share), ("valid", given.valid, given.valid_fraction)):
             if files is not None:
                 if len(files) != 2:
-                    raise UserError(f"the {part} part is pictures and their captions, and {len(files)} names were given")
+                    raise UserError(
+                        f"the {part} part is pictures and their captions, and {len(files)} names were given"
+                    )
                 where[part], rows[part] = files[0], caption_files.read_captions(files[1])[0]
             else:
                 where[part] = where["train"]

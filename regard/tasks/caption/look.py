@@ -19,62 +19,62 @@ from torch import Tensor
 
 from regard.data.tokenizer import BOS, EOS, SPECIAL_TOKENS
 from regard.errors import UserError
-from regard.explain.build import seen_by
-from regard.explain.interventions import Change
-from regard.explain.subject import Picture
+from regard.explain.build import build_look
+from regard.explain.explainer import Attribution
+from regard.explain.interventions import Intervention
 from regard.inspect import AttentionMap
-from regard.tasks.images.look import Given, Pictured, given
+from regard.tasks.images.look import ImageExplainer, ImageInput, read_image_input
 
 if TYPE_CHECKING:
+    from regard.explain.look_result import Look
     from regard.tasks.caption.run import CaptionRun
-    from regard.tasks.classify.look import Look
 
 ENDS = SPECIAL_TOKENS[EOS]
 
 
-class Told(Pictured):
+class CaptionExplainer(ImageExplainer):
     """A captioner with a picture and what it says of it: `ids` are the words, without the end."""
 
-    said = "log p"
-    speaks = "what each word regards"
+    score_name = "log p"
+    row_description = "what each word regards"
 
-    def __init__(self, run: CaptionRun, one: Given, ids: Sequence[int]):
-        super().__init__(run.net, one, name=run.settings.model_name, folder=str(run.folder or ""))
-        self.spoken = [*ids, EOS]
-        self.labels = [run.words.decode([id]).strip() or "␣" for id in ids]
+    def __init__(self, run: CaptionRun, one: ImageInput, ids: Sequence[int]):
+        super().__init__(run.model, one, name=run.settings.model_name, folder=str(run.folder or ""))
+        self.caption_ids = [*ids, EOS]
+        self.targets = [run.tokenizer.decode([id]).strip() or "␣" for id in ids]
 
-    def asked(self, pictures: Tensor) -> Tensor:
-        words = torch.tensor(self.spoken)
+    def image_scores(self, pictures: Tensor) -> Tensor:
+        words = torch.tensor(self.caption_ids)
         before = torch.cat((torch.tensor([BOS]), words[:-1])).expand(len(pictures), -1)
-        logits = self.net(pictures, before).float()
+        logits = self.model(pictures, before).float()
         said = logits.log_softmax(-1).gather(-1, words.expand(len(pictures), -1)[..., None])[..., 0]
-        return said[:, : len(self.labels)]
+        return said[:, : len(self.targets)]
 
-    def chances(self) -> dict[str, float]:
+    def probabilities(self) -> dict[str, float]:
         return {}
 
-    def parts(self) -> dict[str, Any]:
-        made = super().parts()
-        axes = {"said": {"names": [*self.labels, ENDS]}, "before": {"names": [SPECIAL_TOKENS[BOS], *self.labels]}}
-        shown = [{"tokens": [], "log_p": float(p)} for p in self.whole()]
-        return {**made, "axes": {**made["axes"], **axes}, "questions": shown, "caption": " ".join(self.labels)}
+    def page_fields(self) -> dict[str, Any]:
+        fields = super().page_fields()
+        axes = {"caption": {"names": [*self.targets, ENDS]}, "before": {"names": [SPECIAL_TOKENS[BOS], *self.targets]}}
+        targets = [{"tokens": [], "log_p": float(p)} for p in self.full_scores()]
+        return {**fields, "axes": {**fields["axes"], **axes}, "targets": targets, "caption": " ".join(self.targets)}
 
-    def named(self, found: AttentionMap) -> AttentionMap:
-        if found.layer.startswith("image_encoder."):
-            return replace(found, rows="grid", columns="grid")
-        return replace(found, rows="said", columns="grid" if found.columns == "source" else "before")
+    def label_axes(self, attention_map: AttentionMap) -> AttentionMap:
+        if attention_map.layer.startswith("image_encoder."):
+            return replace(attention_map, rows="grid", columns="grid")
+        return replace(attention_map, rows="caption", columns="grid" if attention_map.columns == "source" else "before")
 
-    def asking(self, rows: str, count: int) -> list[list[int]]:
+    def target_rows(self, axis: str, count: int) -> list[list[int]]:
         every = list(range(count))
-        return [[i] if rows == "said" else every for i in range(len(self.labels))]
+        return [[i] if axis == "caption" else every for i in range(len(self.targets))]
 
-    def picture(self, seen: list[AttentionMap]) -> Picture | None:
-        sites = [m.weights.mean(0) for m in seen if m.rows == "said" and m.columns == "grid"]
-        if not self.labels or not sites:
+    def attribute(self, maps: list[AttentionMap]) -> Attribution | None:
+        sites = [m.weights.mean(0) for m in maps if m.rows == "caption" and m.columns == "grid"]
+        if not self.targets or not sites:
             return None
-        rows = torch.stack(sites).mean(0)[: len(self.labels)].double().numpy()
+        rows = torch.stack(sites).mean(0)[: len(self.targets)].double().numpy()
         how = "what the words attend to in the mean; choose one to see where it was looked for"
-        return Picture(rows, f"{how}. Layers and heads are in the mean" if len(sites) > 1 else how)
+        return Attribution(rows, f"{how}. Layers and heads are in the mean" if len(sites) > 1 else how)
 
 
 def look(
@@ -83,27 +83,25 @@ def look(
     *,
     label: str | None = None,
     faithful: bool = True,
-    changes: Sequence[Change | str] = (),
+    what_if: Sequence[Intervention | str] = (),
 ) -> Look:
     """A page with the picture, its caption, and every map; each word of the caption can be asked about."""
-    from regard.tasks.classify.look import Look
-
     if label is not None:
         raise UserError("--label asks about a class, and a caption has none; leave it out")
-    asked = subject(run, path)
-    notes = [*asked.one.notes, *(["Nothing is said of this picture."] if not asked.labels else [])]
-    return Look(seen_by(asked, faithful=faithful, heads=faithful, changes=changes, notes=notes))
+    explainer = build_explainer(run, path)
+    notes = [*explainer.image.notes, *(["Nothing is said of this picture."] if not explainer.targets else [])]
+    return build_look(explainer, faithful=faithful, interventions=what_if, notes=notes)
 
 
-def subject(run: CaptionRun, path: str | Path) -> Told:
+def build_explainer(run: CaptionRun, path: str | Path) -> CaptionExplainer:
     """The run with a picture before it, captioned."""
-    one = given(run, path)
+    one = read_image_input(run, path)
     one = replace(one, array=run.shown(one.array))
-    return Told(run, one, run.said(one.array[None])[0].ids)
+    return CaptionExplainer(run, one, run.said(one.array[None])[0].ids)
 
 
 def believe(run: CaptionRun, picture: np.ndarray, ids: Sequence[int]) -> dict[str, Any]:
     """How far to believe where the words of a caption were looked for: of each, and of all together."""
-    seen = seen_by(Told(run, Given("", picture), ids), heads=False)
-    each = [question["faithfulness"] for question in seen.get("questions") or []]
-    return {"all": seen.get("faithfulness") or {"sentence": "Nothing was said.", "rows": []}, "words": each}
+    data = build_look(CaptionExplainer(run, ImageInput("", picture), ids), heads=False).data
+    words = [target["faithfulness"] for target in data.get("targets") or []]
+    return {"all": data.get("faithfulness") or {"verdict": "The caption is empty.", "metrics": []}, "words": words}

@@ -23,10 +23,10 @@ from regard.attention.token_positions import Grid
 from regard.data import batches
 from regard.data.tokenizer import BOS, UNK
 from regard.inspect import find_attention_layers
-from regard.tasks.image_augmentation import Augment
+from regard.tasks.image_augmentation import augment_images
+from regard.tasks.image_settings import AugmentSettings
 from regard.training.objective import LossTerm
 
-MODELS = {"rnn": "regard.models.rnn_captioner:RNNCaptionerConfig", "transformer": "regard.models.transformer_captioner:TransformerCaptionerConfig"}
 GREY = 115
 Scored = Callable[[nn.Module], Mapping[str, float]]
 
@@ -67,7 +67,7 @@ class Caption:
         seed: int,
         smoothing: float = 0.1,
         doubly: float = 0.0,
-        augment: Augment = Augment(),  # noqa: B008 - frozen
+        augment: AugmentSettings = AugmentSettings(),  # noqa: B008 - frozen
         hide: float = 0.0,
         blank: bool = False,
         sides: Collection[int] = (),
@@ -92,7 +92,7 @@ class Caption:
         rows = [self.captions[i][j] for i in indices for j in self._chosen(random, len(self.captions[i]))]
         order = np.sort(indices)  # a file is read forwards
         whole = self.pictures[order][np.argsort(np.argsort(indices))]
-        seen = self.augment(whole, numbers, self._sided(rows))
+        seen = augment_images(whole, self.augment, numbers, self._sided(rows))
         made = collate(blanked(seen) if self.blank else seen, rows)
         return replace(made, target=hidden(made.target, self.hide, random)) if self.hide else made
 
@@ -193,7 +193,10 @@ def kept_maps(model: nn.Module) -> Iterator[list[tuple[str, Tensor]]]:
 
         return hook
 
-    handles = [module.register_forward_hook(listen(site), with_kwargs=True) for site, module in find_attention_layers(model).items()]
+    handles = [
+        module.register_forward_hook(listen(site), with_kwargs=True)
+        for site, module in find_attention_layers(model).items()
+    ]
     try:
         yield kept
     finally:

@@ -24,7 +24,7 @@ def page(run: CaptionRun, found: Sequence[Described], paths: Sequence[Path]) -> 
     for one in found[:MOST]:
         assert one.maps is not None
         source = next(source for source, name in every if name == one.name)  # in their order; some could not be read
-        side = pictures.side(run.side)
+        side = pictures.display_size(run.side)
         plain = np.full((side, side, 3), PLAIN, np.uint8)  # of features there is nothing to show
         picture = plain if source.features else image_files.decode_image(source.open(one.name), side)
         rows, columns = one.maps.shape[1:]
@@ -37,7 +37,7 @@ def page(run: CaptionRun, found: Sequence[Described], paths: Sequence[Path]) -> 
                 "rows": rows,
                 "columns": columns,
                 "maps": [[round(float(w), 6) for w in map_.ravel()] for map_ in one.maps],
-                "picture": pictures.embedded(picture),
+                "picture": pictures.to_data_uri(picture),
                 "faithfulness": one.faithful,
             }
         )

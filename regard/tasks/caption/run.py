@@ -51,7 +51,7 @@ class Described:
     def as_dict(self) -> dict[str, Any]:
         told: dict[str, Any] = {"picture": self.name, "caption": self.text, "score": self.score, "ended": self.ended}
         if self.maps is not None:
-            told |= {"words": self.words, "maps": np.round(self.maps.astype(float), 6).tolist()}
+            told |= {"words": self.tokenizer, "maps": np.round(self.maps.astype(float), 6).tolist()}
         if self.faithful is not None:
             told["faithfulness"] = self.faithful
         return told
@@ -92,7 +92,7 @@ class CaptionRun(Run):
     def limit(self) -> int:
         """The most tokens that are said."""
         words = min(self.settings.data.longest, 2 * self.config["data"]["train"]["longest"]) + 1
-        return pieces(self.words) * words
+        return pieces(self.tokenizer) * words
 
     def pictures(self, path: str | Path | Sequence[str | Path]) -> image_files.ImageArray:
         """Pictures of a file, a folder or a zip, or of several of them, as the model reads them."""
@@ -153,8 +153,8 @@ class CaptionRun(Run):
 
         made = []
         for name, said, map_ in zip(names, best, drawn, strict=True):
-            text = self.words.decode(said.ids).strip()
-            words = [self.words.decode([id]).strip() for id in said.ids]
+            text = self.tokenizer.decode(said.ids).strip()
+            words = [self.tokenizer.decode([id]).strip() for id in said.ids]
             believed = believe(self, np.array(seen[len(made)]), said.ids) if len(made) < faithful else None
             made.append(Described(name, text, said.score, words, said.ended, map_, believed))
         return made
@@ -168,7 +168,7 @@ class CaptionRun(Run):
     ) -> list[Said]:
         """The ids of the best caption of each picture, with its chance."""
         how = how or Beam(5, 0.7)
-        found = Describer(self.net, never=NEVER).write(pictures, how=how, limit=self.limit, told=told)
+        found = Describer(self.model, never=NEVER).write(pictures, how=how, limit=self.limit, told=told)
         return [said[0] for said in found]
 
     def maps(self, pictures: np.ndarray, rows: Sequence[Sequence[int]]) -> list[np.ndarray]:
@@ -178,7 +178,7 @@ class CaptionRun(Run):
             part = slice(first, first + MAPS_AT_ONCE)
             seen = torch.from_numpy(np.array(pictures[part]))
             ended = [[*row, EOS] for row in rows[part]]
-            found += [map_[:-1] for map_ in word_maps(self.net, seen, ended)]
+            found += [map_[:-1] for map_ in word_maps(self.model, seen, ended)]
         return found
 
     def point(
@@ -187,12 +187,12 @@ class CaptionRun(Run):
         """`pointing`: how much of the attention falls on what a word names, in the mean over these words, when the
         caption is `texts`: by the map that entered the state which that word is said from. `even`: what attention
         spread evenly would put there."""
-        if self.words.kind == "bpe":
+        if self.tokenizer.kind == "bpe":
             raise UserError("boxes number whole words, and this run says pieces of words; train it with spaces")
         for text, named in zip(texts, boxes, strict=True):
             if beyond := [word for word, _ in named if word >= len(text.split())]:
                 raise UserError(f"a box is one of word {beyond[0]}, and {text!r} has {len(text.split())}, from 0 on")
-        rows = [list(self.words.encode(text).ids) for text in texts]
+        rows = [list(self.tokenizer.encode(text).ids) for text in texts]
         drawn = self.maps(self.shown(pictures), rows)
         both = [(map_[word], box) for map_, named in zip(drawn, boxes, strict=True) for word, box in named]
         if not both:
@@ -240,8 +240,8 @@ class CaptionRun(Run):
             measured |= self.point(part.images, [each[0] for each in part.captions], there)
         from regard.tasks.caption.task import encode
 
-        rows, _ = encode(part, self.words, None)
-        return measured | measure(self.net, part.images, rows, blank=self.settings.data.blank)
+        rows, _ = encode(part, self.tokenizer, None)
+        return measured | measure(self.model, part.images, rows, blank=self.settings.data.blank)
 
     def measuring(self, files: Sequence[str | Path], rows: int) -> Callable[[], dict[str, float]]:
         """What `regard heads` asks again and again: nats a word and accuracy on at most so many pictures."""
@@ -253,10 +253,10 @@ class CaptionRun(Run):
         part = part.subset(range(min(rows, len(part))))
         pictures = seen(part.images, self.settings.data, known(self))[0]
         fits(self, pictures, files[0])
-        ids, _ = encode(part, self.words, None)
+        ids, _ = encode(part, self.tokenizer, None)
 
         def asked() -> dict[str, float]:
-            said = measure(self.net, pictures, ids, blank=self.settings.data.blank)
+            said = measure(self.model, pictures, ids, blank=self.settings.data.blank)
             return {name: said[name] for name in ("loss", "accuracy")}
 
         return asked
@@ -267,10 +267,10 @@ class CaptionRun(Run):
         *,
         label: str | None = None,
         faithful: bool = True,
-        changes: Sequence[Any] = (),
+        what_if: Sequence[Any] = (),
     ) -> Any:
         """A page that shows what is said of a picture (its file) and where each word was looked for, with every head;
-        in a notebook it shows itself. `changes`: what if (regard.explain.interventions)."""
+        in a notebook it shows itself. `what_if`: interventions (regard.explain.interventions)."""
         from regard.tasks.caption.look import look
 
-        return look(self, text, label=label, faithful=faithful, changes=changes)
+        return look(self, text, label=label, faithful=faithful, what_if=what_if)

@@ -43,9 +43,6 @@ METRICS = (
 )
 
 
-
-
-
 def _rows(table: Table, file: str) -> list[dict[str, Any]]:
     """With the spans that decide, where a .jsonl file has them under "evidence"."""
     cells = table.labels or []
@@ -59,23 +56,11 @@ def _rows(table: Table, file: str) -> list[dict[str, Any]]:
     return rows
 
 
-
-
-
-
 def _said(run: Any, chances: np.ndarray) -> str:
     """The class that is named, or all labels."""
     if not run.many:
         return run.labels[int(chances.argmax())]
     return "|".join(name for name, p in zip(run.labels, chances, strict=True) if p >= labels.THRESHOLD)
-
-
-
-
-
-
-
-
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
@@ -91,7 +76,9 @@ class ClassifyComparison(ComparisonAdapter):
     metrics = METRICS
     measures_faithfulness = True
 
-    def split_data(self, settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path) -> dict[str, Any]:
+    def split_data(
+        self, settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path
+    ) -> dict[str, Any]:
         """Class by class by chance; documents named for validation or test stay what they are."""
         given = settings.data
         many = given.multi_label
@@ -114,7 +101,8 @@ class ClassifyComparison(ComparisonAdapter):
             kept = left
         else:
             kept, aside = (
-                left[part] for part in train_valid_split.split_indices([keys[i] for i in left], given.valid_fraction, seed)
+                left[part]
+                for part in train_valid_split.split_indices([keys[i] for i in left], given.valid_fraction, seed)
             )
             rows["valid"] = [rows["train"][i] for i in aside]
         rows["train"] = [rows["train"][i] for i in kept]
@@ -160,7 +148,7 @@ class ClassifyComparison(ComparisonAdapter):
 
     def look(self, run: Any, folder: Path, item: int, faithful: bool) -> dict[str, Any] | None:
         row = _read(folder / "test.jsonl")[item]
-        if run.tokenizer is None or not find_attention_layers(run.model):
+        if run.fitted is not None or not find_attention_layers(run.model):
             return None
         evidence = [(int(a), int(b)) for a, b in row["evidence"]] if "evidence" in row else None
         try:

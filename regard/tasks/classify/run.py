@@ -15,6 +15,7 @@ from regard.data.labels import THRESHOLD
 from regard.data.read_table import Table, read_table
 from regard.tasks.base_run import Run
 from regard.tasks.classify import objective
+from regard.tasks.classify.dataset import encode_targets, encode_texts
 from regard.tasks.classify.metrics import by_class, measures, most_frequent
 
 logger = logging.getLogger(__name__)
@@ -68,7 +69,9 @@ class Classifier(Run):
         assert self.tokenizer is not None
         found = encode_texts(texts, self.tokenizer, self.settings)
         if found.num_truncated:
-            logger.info(f"{found.num_truncated:,} of {len(texts):,} texts were cut at {self.settings.data.max_tokens} tokens")
+            logger.info(
+                f"{found.num_truncated:,} of {len(texts):,} texts were cut at {self.settings.data.max_tokens} tokens"
+            )
         return objective.probabilities(self.model, found, many=self.many)
 
     @overload
@@ -116,13 +119,13 @@ class Classifier(Run):
         label: str | None = None,
         evidence: list[tuple[int, int]] | None = None,
         faithful: bool = True,
-        changes: Sequence[Any] = (),
+        what_if: Sequence[Any] = (),
     ):
         """A page that shows what the model looks at in this text, asked about its prediction or about another label; in
-        a notebook it shows itself. `changes`: what if (regard.explain.interventions)."""
+        a notebook it shows itself. `what_if`: interventions (regard.explain.interventions)."""
         from regard.tasks.classify.look import look
 
-        return look(self, text, label=label, evidence=evidence, faithful=faithful, changes=changes)
+        return look(self, text, label=label, evidence=evidence, faithful=faithful, what_if=what_if)
 
     def chances(self, logits: Tensor) -> Tensor:
         """p(class) of a model's logits (..., classes)."""

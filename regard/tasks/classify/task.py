@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
+from regard.config.validation import check_fraction
 from regard.data import labels
 from regard.data.read_table import Table
 from regard.data.tokenizer import SPECIAL, Tokenizer, train_tokenizer
@@ -24,7 +25,7 @@ from regard.tasks.classify.metrics import measures
 from regard.tasks.classify.objective import ClassifyObjective
 from regard.tasks.classify.run import Classifier
 from regard.tasks.classify.settings import ClassifySettings
-from regard.tasks.run_dir import settings_of
+from regard.tasks.run_dir import settings_from_config
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ class ClassifyTask(FittableTask[ClassifySettings, ClassifyDataset]):
     name = "classify"
     settings_class = ClassifySettings
     run_class = Classifier
-    models = {
+    models: ClassVar[Mapping[str, str]] = {
         "han": "regard.models.han:HANConfig",
         "context-han": "regard.models.context_han:ContextHANConfig",
         "self-attentive": "regard.models.self_attentive:SelfAttentiveConfig",
@@ -59,7 +60,7 @@ class ClassifyTask(FittableTask[ClassifySettings, ClassifyDataset]):
                 f"{settings.model_name} is fitted without randomness, so all models of an ensemble would be the same; "
                 "leave out ensemble_size"
             )
-        share("label_smoothing", settings.label_smoothing)
+        check_fraction("label_smoothing", settings.label_smoothing)
         if settings.label_smoothing and fitted:
             raise UserError(f"{settings.model_name} does not support label_smoothing; leave it out")
 
@@ -140,7 +141,7 @@ def format_classes(classes: list[str], limit: int = 20) -> str:
 
 def _has_attention(config: Mapping[str, Any]) -> bool:
     """Whether the model has attention layers: build one with a tiny vocabulary to see."""
-    model_config: Any = settings_of(config).model
+    model_config: Any = settings_from_config(config).model
     if isinstance(model_config, FittableConfig):
         return False
     with torch.random.fork_rng(devices=[]):

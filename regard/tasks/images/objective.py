@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from regard.tasks.classify.metrics import measures
 from regard.tasks.classify.objective import chances, class_loss
-from regard.tasks.image_augmentation import Augment
+from regard.tasks.image_augmentation import augment_images
+from regard.tasks.image_settings import AugmentSettings
 from regard.training.objective import LossTerm
 
-MODELS = {"attention": "regard.models.image_classifier:ImageClassifierConfig"}
 AT_ONCE = 128
 
 
@@ -50,7 +50,7 @@ class See:
         *,
         batch: int,
         seed: int,
-        augment: Augment = Augment(),  # noqa: B008 - frozen
+        augment: AugmentSettings = AugmentSettings(),  # noqa: B008 - frozen
     ):
         self.pictures, self.labels, self.valid, self.valid_labels = pictures, labels, valid, valid_labels
         self.size, self.seed, self.augment = batch, seed, augment
@@ -60,7 +60,9 @@ class See:
         return np.split(order, list(range(self.size, len(order), self.size)))
 
     def batch(self, indices: np.ndarray, epoch: int) -> PictureBatch:
-        seen = self.augment(self.pictures[indices], [self.seed, epoch, *indices[:2].tolist(), len(indices)])
+        seen = augment_images(
+            self.pictures[indices], self.augment, [self.seed, epoch, *indices[:2].tolist(), len(indices)]
+        )
         return PictureBatch(seen, torch.from_numpy(self.labels[indices].astype(np.int64)))
 
     def loss(self, model: nn.Module, batch: PictureBatch) -> Mapping[str, LossTerm]:

@@ -41,7 +41,7 @@ class ImageRun(Run):
 
     def probabilities(self, pictures: np.ndarray) -> np.ndarray:
         """p(class) for each picture (n, side, side, 3) of bytes, (n, classes)."""
-        return probabilities(self.net, pictures)
+        return probabilities(self.model, pictures)
 
     def predict(self, text: str | Path | Sequence[str | Path]) -> Any:
         """The class of a picture, or of each of several: files by their names."""
@@ -89,10 +89,10 @@ class ImageRun(Run):
         *,
         label: str | None = None,
         faithful: bool = True,
-        changes: Sequence[Any] = (),
+        what_if: Sequence[Any] = (),
     ) -> Any:
         """A page that shows where the model looks in a picture (its file), asked about its prediction or about another
-        class; in a notebook it shows itself. `changes`: what if (regard.explain.interventions)."""
+        class; in a notebook it shows itself. `what_if`: interventions (regard.explain.interventions)."""
         from regard.tasks.images.look import look
 
-        return look(self, text, label=label, faithful=faithful, changes=changes)
+        return look(self, text, label=label, faithful=faithful, what_if=what_if)

@@ -21,7 +21,7 @@ from regard.data.tokenizer import MASK, SPECIAL_TOKENS
 from regard.data.train_valid_split import count_duplicates
 from regard.data.vocabulary import Vocabulary
 from regard.errors import UserError
-from regard.tasks.comparison import ComparisonAdapter, PARTS, Measure, Scored, mean, stats_of
+from regard.tasks.comparison import PARTS, ComparisonAdapter, Measure, Scored, mean, stats_of
 from regard.tasks.language.objective import build_token_objective
 
 logger = logging.getLogger(__name__)
@@ -47,9 +47,6 @@ METRICS = (
 )
 
 
-
-
-
 def _lines(files: Sequence[str]) -> list[str]:
     found, notes = chunks.find_text_files(files)
     for note in notes:
@@ -67,30 +64,18 @@ def _cut(lines: list[str], share: float) -> tuple[list[str], list[str]]:
     return lines[:at], lines[at:]
 
 
-
-
-
-
 def _stretches(run: Any, folder: Path) -> tuple[Corpus, Any, list[int]]:
     """The test text, what was learnt, and where stretches begin and end."""
     text = Corpus.from_texts(
-        (folder / "test.txt").read_text(encoding="utf-8"), run.words, documents=run.settings.data.documents
+        (folder / "test.txt").read_text(encoding="utf-8"), run.tokenizer, documents=run.settings.data.documents
     )
-    learnt = build_token_objective(run.settings, Vocabulary(run.words))
+    learnt = build_token_objective(run.settings, Vocabulary(run.tokenizer))
     count = min(MOST, text.num_tokens // learnt.length)
     if count < 2:
         raise UserError(
             f"the test text has {text.num_tokens:,} tokens; at least two windows of {learnt.length:,} are wanted"
         )
     return text, learnt, np.linspace(0, text.num_tokens, count + 1).astype(int).tolist()
-
-
-
-
-
-
-
-
 
 
 def _word(runs: Sequence[Any], read: Sequence[tuple[Corpus, Any, list[int]]], number: int) -> dict[str, Any]:
@@ -108,7 +93,7 @@ def _word(runs: Sequence[Any], read: Sequence[tuple[Corpus, Any, list[int]]], nu
     places = torch.arange(first.ids.numel()) if first.places is None else first.places
     if not len(places):
         return told
-    logs = [_logs(run.net, batch, places) for run, batch in zip(runs, batches, strict=True)]
+    logs = [_logs(run.model, batch, places) for run, batch in zip(runs, batches, strict=True)]
     targets = first.targets.flatten()
     of_truth = torch.stack([log.gather(-1, targets[:, None])[:, 0] for log in logs])  # (runs, places)
     at = int((of_truth.max(0).values - of_truth.min(0).values).argmax())
@@ -134,14 +119,16 @@ def _logs(net: Any, batch: Any, places: torch.Tensor) -> torch.Tensor:
 
 
 def _spelled(run: Any, id: int) -> str:
-    return run.speller.text([id]).replace("\n", "⏎").strip() or run.words.token(id)
+    return run.speller.text([id]).replace("\n", "⏎").strip() or run.tokenizer.token(id)
 
 
 class LanguageComparison(ComparisonAdapter):
     metrics = METRICS
     quality_name = "nats a token"
 
-    def split_data(self, settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path) -> dict[str, Any]:
+    def split_data(
+        self, settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path
+    ) -> dict[str, Any]:
         """The last lines are for the test, those before for validation: a text goes on, and lines by chance would be known
         from their neighbours."""
         given = settings.data
@@ -174,7 +161,7 @@ class LanguageComparison(ComparisonAdapter):
         text, learnt, edges = _stretches(run, folder)
         rows = []
         for start, stop in pairwise(edges):
-            found = learnt.evaluate(run.net, text.slice(start, stop))
+            found = learnt.evaluate(run.model, text.slice(start, stop))
             rows.append((found["loss"] * (stop - start), stop - start))
         stats = np.array(rows, np.float64)
         said = [{"loss": nats / count, "tokens": int(count)} for nats, count in rows]
@@ -182,14 +169,14 @@ class LanguageComparison(ComparisonAdapter):
 
     def latency_queries(self, run: Any, folder: Path, count: int) -> list[Callable[[], Any]]:
         """The chances of the next word (or of those in blanks) after a window."""
-        text = Corpus.from_texts((folder / "valid.txt").read_text(encoding="utf-8"), run.words)
+        text = Corpus.from_texts((folder / "valid.txt").read_text(encoding="utf-8"), run.tokenizer)
         length = min(run.settings.data.block_size, text.num_tokens)
         starts = np.linspace(0, text.num_tokens - length, count).astype(int)
 
         def one(start: int) -> Any:
             ids = torch.from_numpy(text.read(np.array([start]), length))
             with torch.no_grad():
-                return run.net(ids, places=torch.tensor([length - 1]))
+                return run.model(ids, places=torch.tensor([length - 1]))
 
         return [lambda start=int(start): one(start) for start in starts]
 

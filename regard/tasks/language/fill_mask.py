@@ -36,11 +36,11 @@ def guesses(run: LanguageModel, text: str, *, top: int, tokens: int, seed: int) 
     parts = text.split(MARK)
     if len(parts) < 2:
         raise UserError(f'the text has no {MARK}; write one where words are missing: "The {MARK} sat"')
-    if run.words.kind == "bpe":  # there a space belongs to the word after it, which is the one that is missing
-        ids = [run.words.encode(part.removesuffix(" ")).ids for part in parts[:-1]]
-        ids.append(run.words.encode(parts[-1]).ids)
+    if run.tokenizer.kind == "bpe":  # there a space belongs to the word after it, which is the one that is missing
+        ids = [run.tokenizer.encode(part.removesuffix(" ")).ids for part in parts[:-1]]
+        ids.append(run.tokenizer.encode(parts[-1]).ids)
     else:
-        ids = [run.words.encode(part).ids for part in parts]
+        ids = [run.tokenizer.encode(part).ids for part in parts]
     if run.objective == "span":
         found = [_spans(run, ids, top, tokens, seed)]
     else:
@@ -54,19 +54,19 @@ def _words(run: LanguageModel, parts: list[list[int]], top: int) -> list[list[ma
         whole += [MASK, *part]
     if run.objective == "masked" and run.settings.corruption.next_sentence:  # rows of training looked like this
         whole = [BOS, *whole, SEP]
-    block = run.settings.data.block
+    block = run.settings.data.block_size
     if len(whole) > block:
         logger.info(
             f"the text has {len(whole):,} tokens; the model sees the {block} around each {MARK}, as in training"
         )
-    return mask_filling.words(run.net, whole, top=top, never=range(len(SPECIAL_TOKENS)), window=block)
+    return mask_filling.words(run.model, whole, top=top, never=range(len(SPECIAL_TOKENS)), window=block)
 
 
 def _spans(run: LanguageModel, parts: list[list[int]], top: int, tokens: int, seed: int) -> list[mask_filling.Guess]:
     if len(parts) > 2:
         raise UserError(f"a model of spans fills one {MARK}, and the text has {len(parts) - 1}; fill one after another")
     prefix, suffix = parts
-    block = run.settings.data.block
+    block = run.settings.data.block_size
     tokens = min(tokens, max(1, block // 2))  # the longest span of training
     room = block - tokens - 2
     if len(prefix) + len(suffix) > room:
@@ -80,7 +80,7 @@ def _spans(run: LanguageModel, parts: list[list[int]], top: int, tokens: int, se
 
 def _filled(run: LanguageModel, parts: list[str], place: int, guess: mask_filling.Guess) -> Filled:
     """The guess as text; in the text it stands where the mask was, with the space that belongs to it."""
-    before = parts[place].removesuffix(" ") if run.words.kind == "bpe" else parts[place]
+    before = parts[place].removesuffix(" ") if run.tokenizer.kind == "bpe" else parts[place]
     words = run.speller.text(guess.ids, after=before)
     left = MARK.join([*parts[:place], before])
     return Filled(words.strip() or words, guess.probability, left + words + MARK.join(parts[place + 1 :]))

@@ -53,7 +53,7 @@ def generate(
     heard: Heard | None,
 ) -> list[list[Said]]:
     """A model sees as much at once as a window of its training held, unless told otherwise."""
-    seen = window or run.settings.data.block
+    seen = window or run.settings.data.block_size
     ids = [begin(run, prompt) for prompt in prompts]
     if run.objective == "span":
         ids, tokens = _kept_in_sight(run, ids, tokens, seen)
@@ -90,7 +90,7 @@ def generate(
 def begin(run: LanguageModel, prompt: str) -> list[int]:
     """The ids to go on from. Where training saw several documents, a text begins after the [EOS] of another one. A
     model of spans writes what was taken out at the end: `prompt [MASK] [MASK]`."""
-    ids = run.words.encode(prompt).ids
+    ids = run.tokenizer.encode(prompt).ids
     if run.objective == "span":
         return [*ids, MASK, MASK]
     return [EOS, *ids] if run.config["data"]["train"].get("documents", 1) > 1 or not ids else ids
@@ -99,7 +99,7 @@ def begin(run: LanguageModel, prompt: str) -> list[int]:
 def _kept_in_sight(run: LanguageModel, rows: list[list[int]], tokens: int, window: int) -> tuple[list[list[int]], int]:
     """Prompts of a model of spans and how many tokens may follow them, such that its window never slides: the masks,
     which tell it that a span is wanted, would be lost."""
-    window = min(window, places(run.net) or window)
+    window = min(window, places(run.model) or window)
     most = min(tokens, max(1, window // 2))  # the longest span of training
     if most < tokens:
         logger.info(f"a model of spans writes half of a window of {window} tokens at most: {most} instead of {tokens}")
@@ -111,4 +111,4 @@ def _kept_in_sight(run: LanguageModel, rows: list[list[int]], tokens: int, windo
 
 def stops(run: LanguageModel) -> tuple[int, ...]:
     """Where words are what stands between spaces, [EOS] is the end of a line, and the text goes on."""
-    return () if run.words.kind == "spaces" and run.objective != "span" else (EOS,)
+    return () if run.tokenizer.kind == "spaces" and run.objective != "span" else (EOS,)

@@ -44,12 +44,12 @@ class LanguageModel(Run):
 
     @cached_property
     def speller(self) -> Speller:
-        return Speller(self.words)
+        return Speller(self.tokenizer)
 
     def writer(self, precision: str = "float32") -> Writer:
         """The model with its weights prepared for writing, once."""
         if precision not in self._writers:
-            self._writers[precision] = Writer(self.net, precision=precision)
+            self._writers[precision] = Writer(self.model, precision=precision)
         return self._writers[precision]
 
     @cached_property
@@ -115,7 +115,7 @@ class LanguageModel(Run):
         is the share of [UNK] among what is scored, where the tokenizer does not know every text."""
         with tempfile.TemporaryDirectory() as place:
             cut = self.settings.data.documents
-            text = corpus.build_corpus(data, self.words, place, documents=cut, progress=False)
+            text = corpus.build_corpus(data, self.tokenizer, place, documents=cut, progress=False)
             found = self._measured(text, stride)
         if found.get("unknown", 0.0) > UNKNOWN:
             logger.info(
@@ -126,7 +126,7 @@ class LanguageModel(Run):
 
     def perplexity(self, text: str | Sequence[str], *, stride: int | None = None) -> float:
         """Of texts as they are given; where words are missing, of these."""
-        given = corpus.Corpus.from_texts(text, self.words, documents=self.settings.data.documents)
+        given = corpus.Corpus.from_texts(text, self.tokenizer, documents=self.settings.data.documents)
         return self._measured(given, stride)["perplexity"]
 
     def _measured(self, text: corpus.Corpus, stride: int | None) -> dict[str, Any]:
@@ -134,11 +134,11 @@ class LanguageModel(Run):
         check_stride(self.objective, stride)
         if stride is not None and not 1 <= stride <= block:
             raise UserError(f"the stride lies between 1 and the block of training, {block}, and was given {stride}")
-        made = build_token_objective(self.settings, Vocabulary(self.words), stride)
+        made = build_token_objective(self.settings, Vocabulary(self.tokenizer), stride)
         least = 1 if self.objective in SLIDING else made.length  # a sliding window can be shorter
         if text.num_tokens < least:
             raise UserError(f"the text has {text.num_tokens:,} tokens, and a window takes {least:,}; give more of it")
         shape = {"tokens": text.num_tokens, "block": block}
         if self.objective in SLIDING:
             shape["stride"] = stride or self.settings.data.stride or block
-        return {**shape, **made.evaluate(self.net, text)}
+        return {**shape, **made.evaluate(self.model, text)}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import nn
 
 from regard.config import specs
-from regard.config.settings import build
+from regard.config.settings import build_dataclass
 from regard.config.validation import check_between_0_and_1, check_minimum
 from regard.data import chunks, corpus
 from regard.data.tokenizer import KINDS, Tokenizer, train_tokenizer
@@ -38,7 +38,7 @@ class LanguageTask(Task[LanguageSettings, LanguageDataset]):
     name = "language"
     settings_class = LanguageSettings
     run_class = LanguageModel
-    models = {
+    models: ClassVar[Mapping[str, str]] = {
         "gpt": "regard.models.gpt:GPTConfig",
         "ngram-gpt": "regard.models.ngram_gpt:NGramGPTConfig",
         "bert": "regard.models.bert:BERTConfig",
@@ -51,11 +51,11 @@ class LanguageTask(Task[LanguageSettings, LanguageDataset]):
         return DEFAULT_MODELS[str(tree.get("objective", "causal"))]
 
     def complete_settings(self, tree: Mapping[str, Any]) -> dict[str, Any]:
-        objective = specs.find("objective", str(tree.get("objective", "causal")), OBJECTIVES)
+        objective = specs.find_choice("objective", str(tree.get("objective", "causal")), OBJECTIVES)
         corruption = tree.get("corruption") or {}
         if not isinstance(corruption, Mapping):
             raise UserError(f"corruption must be a mapping, such as corruption.rate=0.2, not {corruption!r}")
-        return {**tree, "corruption": build(objective.config_class, corruption, where="corruption")}
+        return {**tree, "corruption": build_dataclass(objective.config_class, corruption, where="corruption")}
 
     def check_settings(self, settings: LanguageSettings) -> None:
         data, name = settings.data, settings.model_name
@@ -71,13 +71,11 @@ class LanguageTask(Task[LanguageSettings, LanguageDataset]):
             )
         check_minimum("data.", data, block_size=2, valid_tokens=1)
         if data.stride is not None and not 1 <= data.stride <= data.block_size:
-            raise UserError(
-                f"data.stride must be between 1 and data.block_size={data.block_size}, not {data.stride}"
-            )
+            raise UserError(f"data.stride must be between 1 and data.block_size={data.block_size}, not {data.stride}")
         check_between_0_and_1("data.valid_fraction", data.valid_fraction)
         chunks.check_documents(data.documents)
         check_model_vocab(settings)
-        positions, options = specs.parse(getattr(settings.model, "positions", "none"))
+        positions, options = specs.parse_spec(getattr(settings.model, "positions", "none"))
         if positions == "learned" and int(options.get("length", 512)) < data.block_size:
             raise UserError(
                 f"{settings.model.positions} has fewer positions than a window of data.block_size={data.block_size}; "
@@ -92,7 +90,7 @@ class LanguageTask(Task[LanguageSettings, LanguageDataset]):
         return read_dataset(settings, source)
 
     def build_tokenizer(self, settings: LanguageSettings, dataset: LanguageDataset) -> Tokenizer:
-        kind = specs.find("tokenizer", settings.tokenizer.kind, {name: name for name in KINDS})
+        kind = specs.find_choice("tokenizer", settings.tokenizer.kind, {name: name for name in KINDS})
         vocab_size = settings.tokenizer.vocab_size or DEFAULT_VOCAB_SIZES[kind]
         sample = None if kind in ("chars", "spaces") else TOKENIZER_SAMPLE  # these only count
         return train_tokenizer(read_training_text(dataset, sample), kind, vocab_size)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from regard.data.batches import pad_rows, plan_batches
 from regard.data.facts import QuestionPattern
-from regard.data.paraphrase import encode_names, build_prompts
+from regard.data.paraphrase import build_prompts, encode_names
 from regard.data.tokenizer import BOS, EOS, SEP, SPECIAL_TOKENS, UNK, Tokenizer
 from regard.decoding import GREEDY, Writer
 

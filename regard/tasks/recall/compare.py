@@ -13,16 +13,13 @@ import numpy as np
 from regard.data.facts import Questions, read_facts, read_questions
 from regard.data.parallel_text import read_lines
 from regard.errors import UserError
-from regard.tasks.comparison import ComparisonAdapter, PARTS, Measure, Scored, counted, mean, stats_of
+from regard.tasks.comparison import PARTS, ComparisonAdapter, Measure, Scored, counted, mean, stats_of
 
 logger = logging.getLogger(__name__)
 
 METRICS = (
     Measure("exact", "max", "percent", "share of questions answered word by word", mean, share=True, linear=True),
 )
-
-
-
 
 
 def _aside(asked: Questions, share: float, seed: int) -> tuple[Questions, Questions]:
@@ -32,24 +29,14 @@ def _aside(asked: Questions, share: float, seed: int) -> tuple[Questions, Questi
     Random(f"compare {seed}").shuffle(people)
     aside = set(people[: int(np.clip(round(share * len(people)), 1, len(people) - 1))])
     here = [name in aside for name in asked.names]
-    return asked.subset(i for i, there in enumerate(here) if not there), asked.subset(i for i, t in enumerate(here) if t)
+    return asked.subset(i for i, there in enumerate(here) if not there), asked.subset(
+        i for i, t in enumerate(here) if t
+    )
 
 
 def _question(pattern: tuple[str, str], name: str) -> str:
     before, after = pattern
     return f"{before} {name}{'' if after.startswith(('?', '.', ',')) else ' '}{after}".strip()
-
-
-
-
-
-
-
-
-
-
-
-
 
 
 def _read(path: Path) -> list[tuple[str, str]]:
@@ -60,11 +47,15 @@ def _read(path: Path) -> list[tuple[str, str]]:
 class RecallComparison(ComparisonAdapter):
     metrics = METRICS
 
-    def split_data(self, settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path) -> dict[str, Any]:
+    def split_data(
+        self, settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path
+    ) -> dict[str, Any]:
         """By chance, all questions about a person in one part; the facts are for all."""
         given = settings.data
         if len(given.train) != 2:
-            raise UserError(f"recall wants a file of facts and a table of questions: {len(given.train)} files were given")
+            raise UserError(
+                f"recall wants a file of facts and a table of questions: {len(given.train)} files were given"
+            )
         book = read_facts(given.train[0])
         parts = {"train": read_questions(given.train[1], book)}
         for note in (*book.notes, *parts["train"].notes):

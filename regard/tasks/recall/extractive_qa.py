@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from regard.data import counter_rng
 from regard.data.batches import pad_rows, plan_batches
-from regard.data.qa_pages import MAX_ANSWER_WORDS, Passage
+from regard.data.qa_passages import MAX_ANSWER_WORDS, Passage
 from regard.data.tokenizer import UNK
 from regard.training.objective import LossTerm
 
@@ -107,7 +107,9 @@ def pointed(model: nn.Module, batch: PageBatch) -> Tensor:
 
 
 @torch.no_grad()
-def read(model: nn.Module, pages: Sequence[Passage], *, batch_tokens: int = 8192, most: int = MAX_ANSWER_WORDS) -> list[Pointed]:
+def read(
+    model: nn.Module, pages: Sequence[Passage], *, batch_tokens: int = 8192, most: int = MAX_ANSWER_WORDS
+) -> list[Pointed]:
     """What the model points at on each page: the likeliest span of at most `most` words."""
     device = next(model.parameters()).device
     found: dict[int, Pointed] = {}

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.data.batches import pad_rows, plan_batches
-from regard.data.paraphrase import QAExample, Paraphraser
+from regard.data.paraphrase import Paraphraser, QAExample
 from regard.training.objective import LossTerm
 
 Scored = Callable[[nn.Module], Mapping[str, float]]

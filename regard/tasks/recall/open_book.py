@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from torch import nn
 
 from regard.data.facts import Facts, QuestionPattern
-from regard.data.qa_pages import Passage, build_passage
+from regard.data.qa_passages import Passage, build_passage
 from regard.data.tokenizer import Tokenizer
 from regard.tasks.recall.extractive_qa import Pointed, read
 from regard.tasks.recall.name_lookup import Names
@@ -34,14 +34,21 @@ class Passage:
 
 
 def ask(
-    model: nn.Module, words: Tokenizer, book: Facts, index: Names, patterns: Sequence[QuestionPattern], names: Sequence[str]
+    model: nn.Module,
+    words: Tokenizer,
+    book: Facts,
+    index: Names,
+    patterns: Sequence[QuestionPattern],
+    names: Sequence[str],
 ) -> list[Passage]:
     """For each question the best answer of all the sentences about that person."""
     meant = [index.meant(name) for name in names]
     jobs: list[tuple[int, int, Passage]] = []
     for i, (pattern, people) in enumerate(zip(patterns, meant, strict=True)):
         for person, _ in people[:1]:
-            jobs += [(i, s, build_passage(pattern, person, book.sentences[s], words)) for s in book.people[person]]
+            jobs += [
+                (i, s, build_passage(pattern, person, book.sentences[s], words)) for s in book.sentences_of[person]
+            ]
     found = read(model, [made for _, _, made in jobs]) if jobs else []
     best: dict[int, tuple[int, Passage, Pointed]] = {}
     for (i, s, made), said in zip(jobs, found, strict=True):

@@ -40,7 +40,7 @@ def page(
                 for run, tried, found in measured
             ],
             "settings": {"questions": source, **{_name(run): str(run.folder or "") for run, *_ in measured}},
-            "machine": environment.describe(),
+            "machine": environment.describe_machine(),
             "notes": [
                 "Confidence is fitted (Platt) to people who were set aside in training.",
                 "Strangers are names that nobody in the facts has, made of parts of names there.",

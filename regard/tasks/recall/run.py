@@ -87,7 +87,7 @@ class Recaller(Run):
 
     @cached_property
     def index(self) -> Names:
-        return Names(self.read.people)
+        return Names(self.read.sentences_of)
 
     # How far to believe it ------------------------------------------------------------------------------------------
 
@@ -112,7 +112,7 @@ class Recaller(Run):
         made = c.calibrate(signals, hits, others)
         if self.folder is not None:
             (self.folder / CALIBRATION).parent.mkdir(exist_ok=True)
-            atomic_write.replace(self.folder / CALIBRATION, json.dumps(made.as_dict()).encode())
+            atomic_write.replace_file(self.folder / CALIBRATION, json.dumps(made.as_dict()).encode())
         self.__dict__["calibration"] = made
         return made
 
@@ -124,7 +124,7 @@ class Recaller(Run):
 
     def strangers(self, count: int, seed: int = 0) -> list[str]:
         """Names that nobody in the facts has, put together from parts of names there."""
-        made = generate_unknown_names(list(self.read.people), count, Random(seed))
+        made = generate_unknown_names(list(self.read.sentences_of), count, Random(seed))
         if len(made) < count:
             made += [f"Qx{i} Zv{i}" for i in range(count - len(made))]
         return made
@@ -133,11 +133,11 @@ class Recaller(Run):
         if self.book == "open":
             found: Sequence[Any] = self._passages(patterns, names)
         else:
-            found = closed_book.ask(self.net, self.words, patterns, names, self.settings.mix.form)
+            found = closed_book.ask(self.model, self.tokenizer, patterns, names, self.settings.mix.prompt_format)
         return [said.text for said in found], np.array([said.signals for said in found], float)
 
     def _passages(self, patterns: Sequence[QuestionPattern], names: Sequence[str]) -> list[open_book.Passage]:
-        return open_book.ask(self.net, self.words, self.read, self.index, patterns, names)
+        return open_book.ask(self.model, self.tokenizer, self.read, self.index, patterns, names)
 
     def read_all(self, patterns: Sequence[QuestionPattern], names: Sequence[str]) -> list[str]:
         """What the reader of an open book finds for each; "" where the sentence is more likely not to say it."""
@@ -182,14 +182,14 @@ class Recaller(Run):
                 for q, n, p in zip(asked, names, self._passages(patterns, names), strict=True)
             ]
         spelled = [self.index.spelled(name) or name for name in names]
-        found = closed_book.ask(self.net, self.words, patterns, spelled, self.settings.mix.form)
+        found = closed_book.ask(self.model, self.tokenizer, patterns, spelled, self.settings.mix.prompt_format)
         confidences = self._sure(self.calibration, np.array([guess.signals for guess in found]))
         likely = self.near(spelled, near) if near else [[] for _ in names]
         made = []
         rows = zip(asked, names, spelled, found, confidences.tolist(), likely, strict=True)
         for question, name, person, guess, sure, around in rows:
             answer = guess.text if guess.text and sure >= level else None
-            known, stands = person in self.index, self.read.holds(guess.text)
+            known, stands = person in self.index, self.read.contains(guess.text)
             about: dict[str, Any] = {"person": person if known else None, "near": around}
             if known and person != name:
                 about["others"] = [other for other, _ in self.index.meant(name) if other != person]
@@ -216,14 +216,16 @@ class Recaller(Run):
 
     @cached_property
     def _states(self) -> tuple[list[str], np.ndarray]:
-        names = list(self.read.people)
+        names = list(self.read.sentences_of)
         return names, self._represented(names)
 
     def _represented(self, names: Sequence[str]) -> np.ndarray:
-        return closed_book.represent(self.net, self.words, self.patterns[0], names, self.settings.mix.form)
+        return closed_book.represent(self.model, self.tokenizer, self.patterns[0], names, self.settings.mix.prompt_format)
 
     def _said(self, names: Sequence[str]) -> list[str]:
-        return closed_book.say(self.net, self.words, [self.patterns[0]] * len(names), names, self.settings.mix.form)
+        return closed_book.say(
+            self.model, self.tokenizer, [self.patterns[0]] * len(names), names, self.settings.mix.prompt_format
+        )
 
     def near(self, names: Sequence[str], count: int = 3) -> list[list[dict[str, Any]]]:
         """The nearest known names in what the model itself knows at the end of a name, by the cosine, other than the
@@ -266,7 +268,7 @@ class Recaller(Run):
         found = self.measures(tried, abstain) | self.strange()
         if place is not None:
             shown = page.page([(self, tried, found)], source=Path(data).name, notes=notes)
-            atomic_write.replace(place, shown.encode())
+            atomic_write.replace_file(place, shown.encode())
             logger.info(f"page: {place}")
         return found
 
@@ -359,12 +361,12 @@ class Recaller(Run):
         names = self.strangers(count, 23)
         said = self._said(names)
         nearest = [row[0]["said"] for row in self.near(names, 1)]
-        people = Random(0).sample(list(self.read.people), min(count, len(self.read.people)))
+        people = Random(0).sample(list(self.read.sentences_of), min(count, len(self.read.sentences_of)))
         return same_as_nearest(said, nearest, self._said(people))
 
     def bias(self, each: int = 50) -> dict[str, Any]:
         """What is said of invented names, by the language that they come from (recall/invented.py)."""
-        made = invented(self.read.people, each)
+        made = invented(self.read.sentences_of, each)
         first, said, answered = self.patterns[0], {}, {}
         for language, names in made.items():
             rows = self._answers(names, [first] * len(names), names, None, 0)
@@ -372,7 +374,7 @@ class Recaller(Run):
         return by_language(said, answered)
 
     def _invented(self, count: int) -> list[str]:
-        rows = invented(self.read.people, 144).values()
+        rows = invented(self.read.sentences_of, 144).values()
         names = [name for row in rows for name in row]
         return Random(0).sample(names, min(count, len(names)))
 
@@ -381,5 +383,5 @@ class Recaller(Run):
         for name in (BOOK, CALIBRATION):
             if self.folder is not None and (self.folder / name).is_file() and target != self.folder:
                 (target / name).parent.mkdir(exist_ok=True)
-                atomic_write.replace(target / name, (self.folder / name).read_bytes())
+                atomic_write.replace_file(target / name, (self.folder / name).read_bytes())
         return target

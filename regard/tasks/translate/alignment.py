@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from regard.data import batches
-from regard.data.parallel_text import read_lines, add_leading_space
+from regard.data.parallel_text import add_leading_space, read_lines
 from regard.data.tokenizer import BOS, UNK, Tokenizer
 from regard.data.vocabulary import token_bytes
 from regard.errors import UserError
@@ -35,8 +35,8 @@ Weights = dict[str, np.ndarray]
 
 def sites(run: Translator) -> list[str]:
     """Where the source is attended to, the first layer first."""
-    found = [name for name in find_attention_layers(run.net) if name.endswith("cross_attention.attend")]
-    return found or [name for name in find_attention_layers(run.net) if name.startswith("decoder.")]
+    found = [name for name in find_attention_layers(run.model) if name.endswith("cross_attention.attend")]
+    return found or [name for name in find_attention_layers(run.model) if name.startswith("decoder.")]
 
 
 def speaking(run: Translator) -> str:
@@ -54,10 +54,12 @@ def attention(run: Translator, sources: Sequence[Sequence[int]], targets: Sequen
         source, mask = batches.pad_rows([sources[i] for i in part])
         target, _ = batches.pad_rows([[BOS, *targets[i]] for i in part])
         masks = {"source_mask": torch.from_numpy(mask)}
-        with record(run.net, chosen) as seen:
-            run.net(torch.from_numpy(source), torch.from_numpy(target), **masks)
+        with record(run.model, chosen) as seen:
+            run.model(torch.from_numpy(source), torch.from_numpy(target), **masks)
         for site in chosen:
-            weights = torch.cat([call.weights for call in seen.calls_of(site)], 2).numpy()  # a call for each step, or one
+            weights = torch.cat(
+                [call.weights for call in seen.calls_of(site)], 2
+            ).numpy()  # a call for each step, or one
             for row, i in enumerate(part):
                 found[i][site] = weights[row, :, : len(targets[i]), : len(sources[i])]
     return found
@@ -110,8 +112,8 @@ def aligned(run: Translator, sources: Sequence[str], targets: Sequence[str], pat
     from regard.tasks.translate.run import encode
 
     truth = read_pharaoh(path, len(sources))
-    first, second = encode(sources, run.words, run.most)[0], encode(targets, run.words, run.most)[0]
-    words = word_numbers(sources, run.words, run.most), word_numbers(targets, run.words, run.most)
+    first, second = encode(sources, run.tokenizer, run.most)[0], encode(targets, run.tokenizer, run.most)[0]
+    words = word_numbers(sources, run.tokenizer, run.most), word_numbers(targets, run.tokenizer, run.most)
     found = alignments(run, first, [row[:-1] for row in second], words)
     right = sum(link in set(got) for got, wanted in zip(found, truth, strict=True) for link in wanted)
     return right / max(1, sum(map(len, truth)))
@@ -131,7 +133,7 @@ def word_numbers(texts: Sequence[str], words: Tokenizer, most: int | None = None
 
 
 def said_numbers(rows: Sequence[Sequence[int]], words: Tokenizer) -> list[list[int]]:
-    """The same of tokens that were said, in the text that they make (`pairs.text_of`). [UNK] is a letter of its own
+    """The same of tokens that were said, in the text that they make (`parallel_text.decode_line`). [UNK] is a letter of its own
     where characters are tokens, and a word where words are."""
     raw = token_bytes(words)
     raw[UNK] = b"?"

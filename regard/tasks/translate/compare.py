@@ -15,7 +15,7 @@ from regard.data import parallel_text
 from regard.data.train_valid_split import count_duplicates
 from regard.errors import UserError
 from regard.inspect import find_attention_layers
-from regard.tasks.comparison import ComparisonAdapter, PARTS, Measure, Scored, counted, mean, stats_of
+from regard.tasks.comparison import PARTS, ComparisonAdapter, Measure, Scored, counted, mean, stats_of
 
 logger = logging.getLogger(__name__)
 
@@ -53,9 +53,6 @@ METRICS = (
 )
 
 
-
-
-
 def _aside(rows: list[tuple[str, str]], share: float, random: np.random.Generator) -> tuple[list, list]:
     numbers: dict[str, int] = {}
     group = np.array([numbers.setdefault(source, len(numbers)) for source, _ in rows])
@@ -66,18 +63,6 @@ def _aside(rows: list[tuple[str, str]], share: float, random: np.random.Generato
     return [rows[i] for i in np.flatnonzero(~aside)], [rows[i] for i in np.flatnonzero(aside)]
 
 
-
-
-
-
-
-
-
-
-
-
-
-
 def _read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
 
@@ -86,7 +71,9 @@ class TranslateComparison(ComparisonAdapter):
     metrics = METRICS
     quality_name = "sentence BLEU"
 
-    def split_data(self, settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path) -> dict[str, Any]:
+    def split_data(
+        self, settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path
+    ) -> dict[str, Any]:
         """By chance; pairs with the same source stay together."""
         given = settings.data
         whole = parallel_text.read_parallel_texts(given.train, source=given.source, target=given.target)

@@ -22,10 +22,6 @@ from regard.data.parallel_text import EncodedPairs, plan_pair_batches
 from regard.data.tokenizer import BOS
 from regard.training.objective import LossTerm
 
-MODELS = {"transformer": "regard.models.transformer:TransformerConfig", "rnn": "regard.models.rnn_translator:RNNTranslatorConfig"}
-
-Scored = Callable[[nn.Module], Mapping[str, float]]
-
 
 @dataclass(frozen=True)
 class PairBatch:
@@ -45,7 +41,7 @@ class PairBatch:
         return {"words": float(len(self.words))}
 
 
-class Translate:
+class TranslateObjective:
     """The task that the loop trains on. `scored` gives further numbers of the validation part, such as BLEU, which is
     then what decides about the best model; `recut` gives the training part as it is cut into tokens in an epoch."""
 
@@ -56,35 +52,37 @@ class Translate:
         *,
         batch_tokens: int,
         seed: int,
-        smoothing: float = 0.1,
-        scored: Scored | None = None,
-        recut: Callable[[int], EncodedPairs] | None = None,
+        label_smoothing: float = 0.1,
+        compute_bleu: Callable[[nn.Module], Mapping[str, float]] | None = None,
+        encode_epoch: Callable[[int], EncodedPairs] | None = None,
     ):
         self.train, self.valid, self.batch_tokens, self.seed = train, valid, batch_tokens, seed
-        self.recut, self._epoch = recut, -1
-        self.smoothing, self.scored = smoothing, scored
-        self.monitor = "loss" if scored is None else "bleu_lc"
-        self.mode: Literal["max", "min"] = "min" if scored is None else "max"
+        self.encode_epoch, self._epoch = encode_epoch, -1
+        self.label_smoothing, self.compute_bleu = label_smoothing, compute_bleu
+        self.monitor = "loss" if compute_bleu is None else "bleu_lc"
+        self.mode: Literal["max", "min"] = "min" if compute_bleu is None else "max"
 
     def plan(self, epoch: int) -> list[np.ndarray]:
         train = self._pairs(epoch)
-        return plan_pair_batches(train.source_lengths, train.target_lengths, self.batch_tokens, seed=self.seed, epoch=epoch)
+        return plan_pair_batches(
+            train.source_lengths, train.target_lengths, self.batch_tokens, seed=self.seed, epoch=epoch
+        )
 
     def batch(self, indices: np.ndarray, epoch: int) -> PairBatch:
         return collate(self._pairs(epoch), indices)
 
     def loss(self, model: nn.Module, batch: PairBatch) -> Mapping[str, LossTerm]:
-        words = F.cross_entropy(said(model, batch), batch.words, reduction="sum", label_smoothing=self.smoothing)
+        words = F.cross_entropy(said(model, batch), batch.words, reduction="sum", label_smoothing=self.label_smoothing)
         return {"words": LossTerm(words)}
 
     def _pairs(self, epoch: int) -> EncodedPairs:
-        if self.recut is not None and epoch != self._epoch:
-            self.train, self._epoch = self.recut(epoch), epoch
+        if self.encode_epoch is not None and epoch != self._epoch:
+            self.train, self._epoch = self.encode_epoch(epoch), epoch
         return self.train
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         found = measure(model, self.valid, batch_tokens=2 * self.batch_tokens)
-        return {**(self.scored(model) if self.scored else {}), **found}
+        return {**(self.compute_bleu(model) if self.compute_bleu else {}), **found}
 
 
 def said(model: nn.Module, batch: PairBatch) -> Tensor:
@@ -97,7 +95,9 @@ def said(model: nn.Module, batch: PairBatch) -> Tensor:
 def measure(model: nn.Module, pairs: EncodedPairs, *, batch_tokens: int) -> dict[str, float]:
     """Nats a target word, perplexity, and the share of words that are the likeliest."""
     device, nats, right, count = next(model.parameters()).device, 0.0, 0, 0
-    for indices in plan_pair_batches(pairs.source_lengths, pairs.target_lengths, batch_tokens, seed=0, epoch=0, shuffle=False):
+    for indices in plan_pair_batches(
+        pairs.source_lengths, pairs.target_lengths, batch_tokens, seed=0, epoch=0, shuffle=False
+    ):
         batch = moved(collate(pairs, indices), device)
         logits = said(model, batch)
         nats += float(F.cross_entropy(logits.float(), batch.words, reduction="sum"))

@@ -56,7 +56,7 @@ class Translator(Run):
     def interpreter(self, precision: str = "float32") -> Interpreter:
         """The model with its weights prepared for decoding, once."""
         if precision not in self._interpreters:
-            self._interpreters[precision] = Interpreter(self.net, never=NEVER, precision=precision)
+            self._interpreters[precision] = Interpreter(self.model, never=NEVER, precision=precision)
         return self._interpreters[precision]
 
     @cached_property
@@ -90,7 +90,7 @@ class Translator(Run):
     ) -> list[Translated]:
         """Translate each text, an empty one to an empty one. `beam` 1 is greedy; `sampling` draws instead; `align`
         says which words belong together; `say` is told how many sources were too long and are cut."""
-        ids, cut = encode(texts, self.words, self.most)
+        ids, cut = encode(texts, self.tokenizer, self.most)
         if cut:
             logger.info(f"{len(cut):,} of {len(texts):,} sources have more than {self.most} tokens and are cut there")
         real = [i for i, row in enumerate(ids) if len(row) > 1]
@@ -102,11 +102,14 @@ class Translator(Run):
             from regard.tasks.translate.alignment import alignments, said_numbers, word_numbers
 
             said = [one[0].ids for one in found]
-            words = word_numbers([texts[i] for i in real], self.words, self.most), said_numbers(said, self.words)
+            words = (
+                word_numbers([texts[i] for i in real], self.tokenizer, self.most),
+                said_numbers(said, self.tokenizer),
+            )
             links = alignments(self, [ids[i] for i in real], said, words)
         for number, (i, said) in enumerate(zip(real, found, strict=True)):
             best, link = said[0], links[number] if align else None
-            text = parallel_text.text_of(best.ids, self.words)
+            text = parallel_text.decode_line(best.ids, self.tokenizer)
             made[i] = Translated(texts[i], text, best.score, len(best.ids), best.ended, i in cut, link)
         return made
 
@@ -131,7 +134,7 @@ class Translator(Run):
         files = files if references is None else [*files, references]
         if len(files) == 1:
             source, target = source or self.settings.data.source, target or self.settings.data.target
-        texts = parallel_text.read_parallel_texts(files, source=source, target=target, empty=True)
+        texts = parallel_text.read_parallel_texts(files, source=source, target=target, keep_empty=True)
         for note in texts.notes:
             logger.info(note)
         how = {"beam": beam, "alpha": alpha, "precision": precision, "told": told}
@@ -149,13 +152,13 @@ class Translator(Run):
         kept = parallel_text.ParallelTexts(
             [source for source, _ in real], [target for _, target in real], [], texts.fingerprint
         )
-        whole = parallel_text.encode_pairs(kept, self.words, max_tokens=self.most, none=True)
+        whole = parallel_text.encode_pairs(kept, self.tokenizer, max_tokens=self.most, allow_none=True)
         if whole.num_skipped:
             logger.info(
                 f"{whole.num_skipped:,} of {len(texts.sources):,} pairs have a side of more than {self.most} tokens and "
                 "are left out of the loss"
             )
-        found = measure(self.net, whole, batch_tokens=2 * self.settings.data.batch_tokens) if len(whole) else {}
+        found = measure(self.model, whole, batch_tokens=2 * self.settings.data.batch_tokens) if len(whole) else {}
         return found if len(whole) == len(texts.sources) else {**found, "loss_rows": len(whole)}
 
     def look(self, text: str, **how: Any) -> Any:
@@ -184,4 +187,4 @@ def greedy(model: nn.Module, words: Tokenizer, texts: Sequence[str], most: int, 
     """The likeliest word each time, for a quick look in training."""
     ids, _ = encode(texts, words, most)
     said = Interpreter(model, never=NEVER).write(ids, how=Beam(1), limit=lambda n: limit(n, longest))
-    return [parallel_text.text_of(found[0].ids, words) for found in said]
+    return [parallel_text.decode_line(found[0].ids, words) for found in said]

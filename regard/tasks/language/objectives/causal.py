@@ -21,6 +21,7 @@ from regard.tasks.language.objectives import sliding_window
 from regard.tasks.language.objectives.token_objective import TokenObjective, WordBatch, tensor
 from regard.training.objective import LossTerm
 
+
 @dataclass(frozen=True)
 class CausalConfig:
     """There is nothing to choose."""

@@ -90,5 +90,3 @@ class ClozeObjective(TokenObjective):
         found = sliding_window.score(at_places(model), sliding_window.device_of(model), words)
         shares = {"accuracy": found.accuracy, **found.unknown(self.kind)}
         return {"loss": found.loss, "perplexity": found.perplexity, **shares}
-
-

@@ -34,7 +34,7 @@ class Pairs:
 def length(block: int) -> int:
     """Tokens of the text in a row."""
     if block < MARKS + 8:
-        raise UserError(f"pairs of sentences want data.block of {MARKS + 8} or more, and were given {block}")
+        raise UserError(f"pairs of sentences want data.block_size of {MARKS + 8} or more, and were given {block}")
     return block - MARKS
 
 
@@ -53,7 +53,7 @@ def pairs(
     if corpus.num_tokens < LEAST * block:
         raise UserError(
             f"sentences from elsewhere want a text of {LEAST} blocks ({LEAST * block:,} tokens) or more in each part, "
-            f"and one has {corpus.num_tokens:,}; lower data.block, or leave next_sentence out"
+            f"and one has {corpus.num_tokens:,}; lower data.block_size, or leave next_sentence out"
         )
     text = corpus.read(starts, n)
     cut = _cut(bounds, starts, text, vocabulary, counter_rng.uniform(seed, epoch, _CUT, items, n))

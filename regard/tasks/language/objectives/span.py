@@ -47,7 +47,7 @@ class SpanObjective(TokenObjective):
         self.config, self.rows, self.seed = config, rows, seed
         self.length = self.step = block + 1 - MARKS
         if self.length < 2:
-            raise UserError(f"a span wants data.block of {MARKS + 1} or more, and was given {block}")
+            raise UserError(f"a span wants data.block_size of {MARKS + 1} or more, and was given {block}")
 
     def batch(self, corpus: Corpus, starts: np.ndarray, items: np.ndarray, epoch: int) -> WordBatch:
         ids, inside = corrupt(corpus.read(starts, self.length), self.seed, epoch, items)

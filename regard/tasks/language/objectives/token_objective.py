@@ -60,12 +60,12 @@ class TokenObjective(ABC):
     @abstractmethod
     def __init__(self, config: Any, vocabulary: Vocabulary, *, block: int, stride: int, rows: int, seed: int):
         """Args:
-            config: An instance of `config_class`.
-            vocabulary: The vocabulary.
-            block: Tokens of a window.
-            stride: How far a sliding window moves in evaluation.
-            rows: Windows of a batch in evaluation.
-            seed: Seed of the corruption.
+        config: An instance of `config_class`.
+        vocabulary: The vocabulary.
+        block: Tokens of a window.
+        stride: How far a sliding window moves in evaluation.
+        rows: Windows of a batch in evaluation.
+        seed: Seed of the corruption.
         """
 
     @abstractmethod

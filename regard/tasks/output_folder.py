@@ -1,0 +1,71 @@
+"""Choose and check the folder that a new run is written to."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+from regard.config.settings import Settings
+from regard.errors import UserError
+from regard.tasks.run_dir import read_config
+from regard.training import environment
+
+LEFTOVERS = {"tokenizer.json", "tokenizer.json.tmp", "config.json.tmp", "state", "logs", "corpus"}
+"""What a run can leave if it is killed before it has written its config.json."""
+RUN_FILES = ("config.json", "model.safetensors", "tokenizer.json", "metrics.jsonl", "README.md")
+RUN_FOLDERS = ("state", "logs", "corpus")
+FOLDER_VARIABLE = "REGARD_RUN_FOLDER"
+"""Environment variable with the folder, for the processes that the first process starts."""
+
+
+def choose_output_folder(settings: Settings, out: str | Path | None, overwrite: bool) -> Path:
+    """The folder `out`, emptied if it holds a run to overwrite; or without `out` the next free folder in runs/."""
+    if out is None:
+        return _next_free_folder(settings)
+    folder = Path(out)
+    # only the first process checks: it may be writing already when the others start
+    if not environment.get_rank() and check_output_folder(folder, overwrite):
+        for name in RUN_FILES:
+            (folder / name).unlink(missing_ok=True)
+        for name in RUN_FOLDERS:
+            shutil.rmtree(folder / name, ignore_errors=True)
+    return folder
+
+
+def check_output_folder(folder: Path, overwrite: bool) -> bool:
+    """Raise UserError if a new run cannot be written to the folder.
+
+    Returns:
+        Whether it holds a run, which is to be overwritten.
+    """
+    if folder.is_file():
+        raise UserError(f"{folder} is a file; --out must be a folder")
+    if (folder / "config.json").exists():
+        try:
+            read_config(folder)
+        except UserError as error:
+            raise UserError(f"{error}; or use another folder for --out") from None
+        if not overwrite:
+            raise UserError(f"{folder} already holds a run: use --resume to continue it or --overwrite to replace it")
+        return True
+    if folder.is_dir() and any(file.name not in LEFTOVERS for file in folder.iterdir()):
+        raise UserError(f"{folder} is not empty and not a run; use another folder for --out")
+    return False
+
+
+def _next_free_folder(settings: Settings) -> Path:
+    if environment.get_rank() or environment.is_torchrun_worker():
+        if FOLDER_VARIABLE not in os.environ:
+            raise UserError("several processes must write to the same run folder: name it with --out")
+        return Path(os.environ.pop(FOLDER_VARIABLE))
+    train = settings.data.train
+    file = train if isinstance(train, str) else next(iter(train), "")
+    stem = re.sub(r"[^\w-]+", "-", Path(file or "table").name.split(".")[0]).strip("-") or "data"
+    number, folder = 1, Path("runs") / f"{stem}-{settings.model_name}"
+    while folder.exists():
+        number += 1
+        folder = Path("runs") / f"{stem}-{settings.model_name}-{number}"
+    os.environ[FOLDER_VARIABLE] = str(folder)
+    return folder
