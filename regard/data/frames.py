@@ -12,7 +12,7 @@ def to_frame(records: Sequence[Mapping[str, Any]]) -> Any:
     """Return a DataFrame with one row per record: pandas if it is installed, else polars."""
     rows = [dict(record) for record in records]
     if find_spec("pandas") is not None:
-        import pandas
+        import pandas  # pyright: ignore[reportMissingImports]
 
         return pandas.DataFrame(rows)
     import polars

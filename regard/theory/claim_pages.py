@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.pages.assets import document
+from regard.pages.assets import render_document
 from regard.pages.plots import line_plot
 from regard.pages.training_report import HERE as REPORT_TEMPLATES
 from regard.theory.claim import ClaimResult, ClaimResults
@@ -24,7 +24,7 @@ def page_name(topic: str) -> str:
 def render_topic(topic: str, results: Iterable[ClaimResult], topics: Sequence[str] = ()) -> str:
     """Return the page of a topic, with links to the pages of the other topics."""
     results = ClaimResults(results)
-    return document(
+    return render_document(
         "topic.html.j2",
         folders=(TEMPLATES, REPORT_TEMPLATES),
         css=STYLES,
@@ -73,7 +73,7 @@ def format_figure(value: Any) -> str:
 
 def render_sliders() -> str:
     """Return the interactive page of the hand-set constructions: margin, query scale, key variance, number of heads."""
-    return document(
+    return render_document(
         "sliders.html.j2", folders=(TEMPLATES, REPORT_TEMPLATES), css=STYLES, js=["sliders.js"], n=10
     )
 

@@ -1,4 +1,4 @@
-"""What one head can be made to do, and what two do better: copying, averaging, fragile and sturdy, weights by hand."""
+"""Claims about what one head and two heads can do: copying, averaging, robustness, and weights set by hand."""
 
 from __future__ import annotations
 
@@ -6,194 +6,214 @@ import math
 
 import torch
 
-from regard.theory.claim import Claim, CheckResult, Plot, is_above
-from regard.theory.claims import hand_set_attention as made
-from regard.theory.claims.check_helpers import entropy, noise, weigh
+from regard.theory.claim import CheckResult, Claim, Plot, is_above
+from regard.theory.claims.check_helpers import entropy, randn, softmax_rows
+from regard.theory.claims.hand_set_attention import (
+    NUM_SAMPLES,
+    averaging_weights,
+    copying_weights,
+    failure_probability,
+    hand_set_layer,
+    margin_for_entropy,
+    one_head,
+    two_heads,
+    weight_by_margin,
+)
 
 TOPIC = "constructions"
-DRAWS = 10_000
 
 
-def any_entropy(seed: int) -> CheckResult:
+def check_any_entropy(seed: int) -> CheckResult:
     n = 20
-    most = math.log(n)
-    targets = [share * most for share in (0.02, 0.25, 0.5, 0.75, 0.98)]
-    margins = [made.margin_for_entropy(t, n) for t in targets]
-    reached = [float(entropy(made.copying(m, n))) for m in margins]
-    even = float(entropy(weigh(torch.zeros(n, dtype=torch.float64))))
-    sharp = float(entropy(made.copying(60.0, n)))
+    max_entropy = math.log(n)
+    targets = [fraction * max_entropy for fraction in (0.02, 0.25, 0.5, 0.75, 0.98)]
+    margins = [margin_for_entropy(target, n) for target in targets]
+    entropies = [float(entropy(copying_weights(margin, n))) for margin in margins]
+    uniform_entropy = float(entropy(softmax_rows(torch.zeros(n, dtype=torch.float64))))
+    peaked_entropy = float(entropy(copying_weights(60.0, n)))
     xs = [i / 4 for i in range(0, 49)]
     return CheckResult(
         {
-            "log n": most,
-            "entropy wanted": targets,
+            "log n": max_entropy,
+            "target entropy": targets,
             "margin": margins,
-            "entropy reached": reached,
-            "entropy at margin 60": sharp,
+            "measured entropy": entropies,
+            "entropy at margin 60": peaked_entropy,
         },
         {
-            "anything between": max(abs(a - b) for a, b in zip(targets, reached, strict=True)) < 1e-9,
-            "from log n": abs(even - most) < 1e-12,
-            "to 0": sharp < 1e-9,
-            "the margin concentrates": margins == sorted(margins, reverse=True),
+            "every entropy in between": max(abs(a - b) for a, b in zip(targets, entropies, strict=True)) < 1e-9,
+            "the maximum is log n": abs(uniform_entropy - max_entropy) < 1e-12,
+            "the minimum is 0": peaked_entropy < 1e-9,
+            "a larger margin lowers the entropy": margins == sorted(margins, reverse=True),
         },
-        {"greatest weight of equal scores": 1 / n},
+        {"largest weight of equal scores": 1 / n},
         (
             Plot(
-                "Entropy of a row of 20 weights, and its greatest weight",
+                "Entropy of a row of 20 weights, and its largest weight",
                 "margin of one score over the others",
-                "nats, and share",
+                "nats; weight",
                 [
-                    {"name": "entropy", "x": xs, "y": [float(entropy(made.copying(x, n))) for x in xs]},
-                    {"name": "greatest weight", "x": xs, "y": [made.weight_of_margin(x, n) for x in xs]},
+                    {"name": "entropy", "x": xs, "y": [float(entropy(copying_weights(x, n))) for x in xs]},
+                    {"name": "largest weight", "x": xs, "y": [weight_by_margin(x, n) for x in xs]},
                 ],
             ),
         ),
     )
 
 
-def copies(seed: int) -> CheckResult:
+def check_copying(seed: int) -> CheckResult:
     n, margins = 10, (0.0, 2.0, 5.0, 10.0, 20.0)
-    weights = [float(made.copying(m, n)[0]) for m in margins]
-    formula = [made.weight_of_margin(m, n) for m in margins]
-    values = noise(n, 7, seed=seed)
-    output = made.copying(margins[-1], n) @ values
-    far = float((output - values[0]).abs().max())
+    weights = [float(copying_weights(margin, n)[0]) for margin in margins]
+    expected = [weight_by_margin(margin, n) for margin in margins]
+    values = randn(n, 7, seed=seed)
+    output_error = float((copying_weights(margins[-1], n) @ values - values[0]).abs().max())
+    formula_error = max(abs(a - b) for a, b in zip(weights, expected, strict=True))
     return CheckResult(
-        {"margin": margins, "weight": weights, "1 / (1 + (n-1) exp(-margin))": formula, "output against v_j": far},
         {
-            "the weight is that function of the margin": max(abs(a - b) for a, b in zip(weights, formula, strict=True))
-            < 1e-12,
-            "a wide margin copies": far < 1e-6 and weights[-1] > 1 - 1e-6,
-            "no margin does not": abs(weights[0] - 1 / n) < 1e-12,
+            "margin": margins,
+            "weight": weights,
+            "1 / (1 + (n-1) exp(-margin))": expected,
+            "output, difference from v_j": output_error,
         },
-        {"score before the softmax at margin 5": 5.0, "weight, after it": weights[2]},
+        {
+            "the weight is that function of the margin": formula_error < 1e-12,
+            "a wide margin copies": output_error < 1e-6 and weights[-1] > 1 - 1e-6,
+            "no margin does not copy": abs(weights[0] - 1 / n) < 1e-12,
+        },
+        {"score before the softmax at margin 5": 5.0, "weight after the softmax": weights[2]},
     )
 
 
-def averages(seed: int) -> CheckResult:
-    n, strength = 10, 30.0
-    weights = made.averaging(strength, n)
-    values = noise(n, 7, seed=seed)
-    output = weights @ values
-    far = float((output - (values[0] + values[1]) / 2).abs().max())
+def check_averaging(seed: int) -> CheckResult:
+    n, scale = 10, 30.0
+    weights = averaging_weights(scale, n)
+    values = randn(n, 7, seed=seed)
+    output_error = float((weights @ values - (values[0] + values[1]) / 2).abs().max())
     return CheckResult(
-        {"weights of a and b": weights[:2], "all others together": float(weights[2:].sum()), "output against": far},
         {
-            "(v_a + v_b) / 2": far < 1e-9,
-            "each weight is a half": float((weights[:2] - 0.5).abs().max()) < 1e-9,
+            "weights of a and b": weights[:2],
+            "sum of all other weights": float(weights[2:].sum()),
+            "output, difference from the mean": output_error,
         },
-        {"sum of both if each were 1": 2.0, "sum of a row": float(weights.sum())},
+        {
+            "(v_a + v_b) / 2": output_error < 1e-9,
+            "each weight is ½": float((weights[:2] - 0.5).abs().max()) < 1e-9,
+        },
+        {"sum of both weights if each were 1": 2.0, "sum of a row": float(weights.sum())},
     )
 
 
-def _histogram(values: torch.Tensor) -> tuple[list[float], list[float]]:
+def _histogram(name: str, values: torch.Tensor) -> dict:
+    """Return the relative frequencies of 40 bins in [0, 1] as a curve."""
     edges = torch.linspace(0, 1, 41, dtype=torch.float64)
     counts = torch.histogram(values.clamp(0, 1), edges).hist
-    return ((edges[:-1] + edges[1:]) / 2).tolist(), (counts / counts.sum()).tolist()
+    return {"name": name, "x": ((edges[:-1] + edges[1:]) / 2).tolist(), "y": (counts / counts.sum()).tolist()}
 
 
-def fragile(seed: int) -> CheckResult:
-    drawn = made.one_head(30.0, draws=DRAWS, seed=seed)
-    share = drawn.coefficients[:, 0]
-    ends = float(((share < 0.1) | (share > 0.9)).double().mean())
-    middle = float(((share > 0.4) & (share < 0.6)).double().mean())
-    error = 1.96 * math.sqrt(max(ends * (1 - ends), 1e-9) / DRAWS)
-    x, y = _histogram(share)
+def check_one_head(seed: int) -> CheckResult:
+    samples = one_head(30.0, seed=seed)
+    weight_a = samples.coefficients[:, 0]
+    extreme = float(((weight_a < 0.1) | (weight_a > 0.9)).double().mean())
+    middle = float(((weight_a > 0.4) & (weight_a < 0.6)).double().mean())
+    error = 1.96 * math.sqrt(max(extreme * (1 - extreme), 1e-9) / NUM_SAMPLES)
     return CheckResult(
         {
-            "draws": DRAWS,
-            "mean": drawn.mean,
-            "variance": drawn.variance,
-            "share of draws at v_a or v_b": ends,
-            "share near the middle": middle,
+            "samples": NUM_SAMPLES,
+            "mean": samples.mean,
+            "variance": samples.variance,
+            "fraction of samples near v_a or v_b": extreme,
+            "fraction near the mean of both": middle,
         },
         {
-            "it swings between v_a and v_b": is_above(ends - error, ends + error, 0.8),
-            "seldom in the middle": middle < 0.1,
-            "each about as often": 0.4 < drawn.mean[0] < 0.6,
+            "the output varies between v_a and v_b": is_above(extreme - error, extreme + error, 0.8),
+            "rarely near the mean": middle < 0.1,
+            "both about equally often": 0.4 < samples.mean[0] < 0.6,
         },
         {},
         (
             Plot(
-                "One head: weight of v_a in 10,000 draws",
+                "One head: weight of v_a in 10,000 samples",
                 "weight of v_a",
-                "share",
-                [{"name": "one head", "x": x, "y": y}],
+                "fraction",
+                [_histogram("one head", weight_a)],
             ),
         ),
     )
 
 
-def sturdy(seed: int) -> CheckResult:
-    n, strength = 10, 10.0
-    one = made.one_head(strength, n, draws=DRAWS, seed=seed)
-    two = made.two_heads(strength, n, draws=DRAWS, seed=seed)
-    expected = made.chance_of_failing(strength, n)
-    error = 3 * math.sqrt(expected * (1 - expected) / DRAWS)
+def check_two_heads(seed: int) -> CheckResult:
+    n, scale = 10, 10.0
+    one = one_head(scale, n, seed=seed)
+    two = two_heads(scale, n, seed=seed)
+    expected = failure_probability(scale, n)
     limit = 0.5 * (1 + math.erf(-1))
-    strengths = (5.0, 10.0, 20.0, 50.0, 200.0)
-    fails = [made.two_heads(m, n, draws=DRAWS, seed=seed).off for m in strengths]
-    wanted = [made.chance_of_failing(m, n) for m in strengths]
-    noisy = made.two_heads(strength, n, alpha=0.1, draws=DRAWS, seed=seed)
-    curves = []
-    for name, drawn in (("one head", one), ("two heads", two)):
-        x, y = _histogram(drawn.coefficients[:, 0])
-        curves.append({"name": name, "x": x, "y": y})
+    scales = (5.0, 10.0, 20.0, 50.0, 200.0)
+    failure_rates = [two_heads(m, n, seed=seed).failure_rate for m in scales]
+    probabilities = [failure_probability(m, n) for m in scales]
+    noisy = two_heads(scale, n, alpha=0.1, seed=seed)
+
+    def within_error(rate: float, probability: float, slack: float = 0.0) -> bool:
+        return abs(rate - probability) < 3 * math.sqrt(probability * (1 - probability) / NUM_SAMPLES) + slack
+
+    rates_match = [within_error(a, b, 1e-9) for a, b in zip(failure_rates, probabilities, strict=True)]
     return CheckResult(
         {
-            "draws": DRAWS,
+            "samples": NUM_SAMPLES,
             "mean of two heads": two.mean,
             "variance, one head": one.variance,
             "variance, two heads": two.variance,
-            "ratio": one.variance / two.variance,
-            "share of draws that fail": two.off,
+            "variance ratio": one.variance / two.variance,
+            "failure rate": two.failure_rate,
             "Φ(√2(ln(n-1)/M - 1))": expected,
-            "by M": dict(zip(strengths, fails, strict=True)),
-            "by M, expected": dict(zip(strengths, wanted, strict=True)),
+            "failure rate by M": dict(zip(scales, failure_rates, strict=True)),
+            "failure probability by M": dict(zip(scales, probabilities, strict=True)),
             "Φ(-√2)": limit,
             "variance with M√α = 3.2": noisy.variance,
         },
         {
             "near (v_a + v_b)/2": abs(two.mean[1] - 0.5) < 0.01 and two.mean[0] > 0.4,
-            "steadier than one head": two.variance < one.variance / 3,
-            "fails as often as said": all(
-                abs(a - b) < 3 * math.sqrt(b * (1 - b) / DRAWS) + 1e-9 for a, b in zip(fails, wanted, strict=True)
-            )
-            and abs(two.off - expected) < error,
-            "towards Φ(-√2)": abs(wanted[-1] - limit) < 0.01,
-            "needs M√α much below 1": noisy.variance > 1.5 * two.variance,
+            "lower variance than one head": two.variance < one.variance / 3,
+            "the failure rate matches the formula": all(rates_match) and within_error(two.failure_rate, expected),
+            "the failure rate approaches Φ(-√2)": abs(probabilities[-1] - limit) < 0.01,
+            "M√α must be well below 1": noisy.variance > 1.5 * two.variance,
         },
-        {"two heads fail in this share of draws": two.off},
-        (Plot("Weight of v_a in 10,000 draws, M = 10, n = 10", "weight of v_a", "share", curves),),
+        {"failure rate of two heads": two.failure_rate},
+        (
+            Plot(
+                "Weight of v_a in 10,000 samples, M = 10, n = 10",
+                "weight of v_a",
+                "fraction",
+                [
+                    _histogram(name, samples.coefficients[:, 0])
+                    for name, samples in (("one head", one), ("two heads", two))
+                ],
+            ),
+        ),
     )
 
 
-def hand_set(seed: int) -> CheckResult:
+def check_hand_set_layer(seed: int) -> CheckResult:
     beta = 6.0
-    good = made.by_hand(beta).outputs
-    same = made.by_hand(beta, identity=True).outputs
-    added = {add: made.by_hand(beta, identity=True, add=add).outputs[1] for add in ("c", "d", "cd")}
-    u_b = torch.tensor([0.0, 1.0, 0.0, 0.0], dtype=torch.float64)
-    both = torch.tensor([0.0, 1.0, -1.0, 0.0], dtype=torch.float64)
-    u_a = torch.tensor([1.0, 0.0, 0.0, 0.0], dtype=torch.float64)
-    nearest = min(float((c - u_b).norm()) for c in added.values())
-    figures = {
-        "β": beta,
-        "c2 in u_a..u_d": good[1],
-        "c1 in u_a..u_d": good[0],
-        "with Q = K = V = I, c2": same[1],
-        "c2 with u_c, u_d or both added to x2": dict(added),
-    }
+    u_a, u_b, u_c, _ = torch.eye(4, dtype=torch.float64)
+    outputs = hand_set_layer(beta).outputs
+    identity_outputs = hand_set_layer(beta, identity=True).outputs
+    with_additions = {add: hand_set_layer(beta, identity=True, add=add).outputs[1] for add in ("c", "d", "cd")}
+    nearest = min(float((c2 - u_b).norm()) for c2 in with_additions.values())
     return CheckResult(
-        figures,
         {
-            "c2 ≈ u_b": float((good[1] - u_b).abs().max()) < 1e-6,
-            "c1 ≈ u_b - u_c": float((good[0] - both).abs().max()) < 1e-6,
-            "with Q = K = V = I, c2 ≈ u_a": float((same[1] - u_a).abs().max()) < 1e-6,
+            "β": beta,
+            "c2 in u_a..u_d": outputs[1],
+            "c1 in u_a..u_d": outputs[0],
+            "c2 with Q = K = V = I": identity_outputs[1],
+            "c2 with u_c, u_d or both added to x2": with_additions,
+        },
+        {
+            "c2 ≈ u_b": float((outputs[1] - u_b).abs().max()) < 1e-6,
+            "c1 ≈ u_b - u_c": float((outputs[0] - (u_b - u_c)).abs().max()) < 1e-6,
+            "with Q = K = V = I, c2 ≈ u_a": float((identity_outputs[1] - u_a).abs().max()) < 1e-6,
             "adding u_c or u_d cannot make it u_b": nearest > 0.9,
         },
-        {"nearest to u_b that the additions come": nearest},
+        {"smallest distance to u_b with additions": nearest},
     )
 
 
@@ -202,10 +222,9 @@ CLAIMS = [
         "softmax-entropy",
         TOPIC,
         "exact",
-        "A row's entropy can be anything from 0 to log n; what concentrates it is the margin of one score over the "
-        "others.",
+        "The entropy of a row can be anything from 0 to log n; it falls with the margin of one score over the others.",
         "H(softmax(s)) from 0 to log n",
-        any_entropy,
+        check_any_entropy,
         "softmax always favours one component",
     ),
     Claim(
@@ -214,44 +233,45 @@ CLAIMS = [
         "exact",
         "Attention copies v_j when k_j·q exceeds all other scores by a wide margin.",
         "α_j = 1 / (1 + (n-1) exp(-margin))",
-        copies,
+        check_copying,
         "calling the scores before the softmax α",
     ),
     Claim(
         "averaging",
         TOPIC,
         "exact",
-        "For orthogonal keys of equal norm q = M(k_a + k_b) reads the mean of v_a and v_b: each of the two weights is "
-        "a half.",
+        "For orthogonal keys of equal norm q = M(k_a + k_b) returns the mean of v_a and v_b: each of the two weights "
+        "is ½.",
         "c ≈ (v_a + v_b)/2, α_a ≈ α_b ≈ ½",
-        averages,
+        check_averaging,
         "α_a ≈ α_b ≈ 1",
     ),
     Claim(
         "one-head-fragile",
         TOPIC,
         "exact",
-        "Where the length of k_a varies, one head that asks for both swings between v_a and v_b from draw to draw.",
+        "If the length of k_a varies, the output of one head that queries both keys jumps between v_a and v_b.",
         "k_a ~ N(μ_a, αI + ½ μ_a μ_aᵀ), q = M(μ_a + μ_b)",
-        fragile,
+        check_one_head,
     ),
     Claim(
         "two-heads-sturdy",
         TOPIC,
         "exact",
-        "Two heads, each asking for one of them, stay near the mean. They still fail with a chance that falls with M, "
-        "0.135 at n = 10 and M = 10, towards 0.079 and not to 0; and they need M√α much below 1.",
+        "Two heads that query one key each stay near the mean. They still fail with a probability that falls with M, "
+        "0.135 at n = 10 and M = 10, towards 0.079 and not to 0; and M√α must be well below 1.",
         "q_1 = Mμ_a, q_2 = Mμ_b;  P(fail) = Φ(√2(ln(n-1)/M - 1)) -> Φ(-√2)",
-        sturdy,
+        check_two_heads,
         "always near the mean",
     ),
     Claim(
         "weights-by-hand",
         TOPIC,
         "exact",
-        "With matrices set by hand x2 reads u_b and x1 reads u_b - u_c. With Q = K = V = I x2 reads itself, and no "
-        "u_c or u_d added to it makes it read u_b: a vector's product with itself stays the greatest.",
+        "With matrices set by hand the output at x2 is u_b and the output at x1 is u_b - u_c. With Q = K = V = I the "
+        "output at x2 is x2 itself, and adding u_c or u_d to x2 cannot make it u_b: a vector's product with itself is "
+        "the largest.",
         "V = (u_b u_bᵀ - u_c u_cᵀ)/β², K = I, Q = (u_d u_aᵀ + u_c u_dᵀ)/β²",
-        hand_set,
+        check_hand_set_layer,
     ),
 ]

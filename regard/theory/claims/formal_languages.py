@@ -1,11 +1,8 @@
-"""Formal languages by length: texts that belong and texts that do not, half of each, the latter as near as can be.
+"""Formal languages by length: half of the texts belong to the language; the others are as similar as possible.
 
-    parity      an odd number of ones                     majority    more ones than zeros
-    dyck-1      brackets of one kind that close           dyck-2      of two kinds
-    anbn        as many a as b, the a first               periodic    the word aab over and over
-
-`generate(name, length, count, seed)` gives ids (count, length), numbered from 1, and labels (count,); the same seed the
-same texts.
+parity      an odd number of ones                       majority    more ones than zeros
+dyck-1      balanced brackets of one kind               dyck-2      balanced brackets of two kinds
+anbn        n times a, then n times b                   periodic    the word aab repeated
 """
 
 from __future__ import annotations
@@ -16,128 +13,126 @@ import numpy as np
 
 from regard.errors import UserError, suggest_choices
 
-Texts = tuple[np.ndarray, np.ndarray]
+Generator = Callable[[np.random.Generator, int, np.ndarray], np.ndarray]
 
 
-def generate(name: str, length: int, count: int, seed: int) -> Texts:
+def generate(name: str, length: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return texts as ids from 1 on, (count, length), and labels (count,): 1 if the text belongs to the language."""
     if name not in LANGUAGES:
         raise UserError(f"no language is called {name!r}; {suggest_choices(name, LANGUAGES)}")
-    if length not in lengths(name, length):
-        raise UserError(f"{name} has no texts of length {length}; the nearest shorter: {lengths(name, length)[-1:]}")
-    draw = np.random.default_rng((sum(map(ord, name)), length, seed))
+    if length not in valid_lengths(name, length):
+        raise UserError(
+            f"{name} has no texts of length {length}; the next shorter one: {valid_lengths(name, length)[-1:]}"
+        )
+    rng = np.random.default_rng((sum(map(ord, name)), length, seed))
     labels = np.arange(count) % 2
-    draw.shuffle(labels)
-    ids = LANGUAGES[name](draw, length, labels)
+    rng.shuffle(labels)
+    ids = LANGUAGES[name](rng, length, labels)
     return ids.astype(np.int64) + 1, labels.astype(np.int64)
 
 
-def belongs(name: str, text: np.ndarray) -> bool:
-    """Whether a text (ids from 1) is in the language, by its definition."""
-    return TESTS[name](text - 1)
+def is_member(name: str, text: np.ndarray) -> bool:
+    """Return whether a text (ids from 1 on) is in the language, by definition."""
+    return MEMBERSHIP[name](text - 1)
 
 
-def lengths(name: str, longest: int) -> list[int]:
-    """The lengths up to the longest at which there are texts of both kinds."""
-    step, least = {"majority": (2, 1), "periodic": (3, 3), "parity": (1, 1)}.get(name, (2, 4))
-    return list(range(least, longest + 1, step))
+def valid_lengths(name: str, max_length: int) -> list[int]:
+    """Return the lengths up to `max_length` at which there are texts inside and outside of the language."""
+    step, min_length = {"majority": (2, 1), "periodic": (3, 3), "parity": (1, 1)}.get(name, (2, 4))
+    return list(range(min_length, max_length + 1, step))
 
 
-def symbols(name: str) -> int:
+def num_symbols(name: str) -> int:
     return 4 if name == "dyck-2" else 2
 
 
-def _bits(draw: np.random.Generator, length: int, labels: np.ndarray) -> np.ndarray:
-    return draw.integers(0, 2, (len(labels), length))
+def _random_bits(rng: np.random.Generator, length: int, labels: np.ndarray) -> np.ndarray:
+    return rng.integers(0, 2, (len(labels), length))
 
 
-def _parity(draw: np.random.Generator, length: int, labels: np.ndarray) -> np.ndarray:
-    """Any bits, the last set so that the label is right."""
-    ids = _bits(draw, length, labels)
+def _parity(rng: np.random.Generator, length: int, labels: np.ndarray) -> np.ndarray:
+    """Random bits; the last bit is set to match the label."""
+    ids = _random_bits(rng, length, labels)
     ids[:, -1] ^= (ids.sum(1) + labels) % 2
     return ids
 
 
-def _majority(draw: np.random.Generator, length: int, labels: np.ndarray) -> np.ndarray:
-    ids = _bits(draw, length, labels)
-    wrong = (2 * ids.sum(1) > length) != labels
-    return np.where(wrong[:, None], 1 - ids, ids)
+def _majority(rng: np.random.Generator, length: int, labels: np.ndarray) -> np.ndarray:
+    """Random bits; all bits are inverted if they do not match the label."""
+    ids = _random_bits(rng, length, labels)
+    mismatch = (2 * ids.sum(1) > length) != labels
+    return np.where(mismatch[:, None], 1 - ids, ids)
 
 
-def _balanced(draw: np.random.Generator, length: int, kinds: int) -> np.ndarray:
-    """A word of brackets that close: opened or closed by chance wherever both may be."""
-    word, open_ = [], []
-    for place in range(length):
-        left = length - place
-        must_close, must_open = len(open_) == left, not open_
-        if must_open or (not must_close and draw.random() < 0.5):
-            kind = int(draw.integers(kinds))
-            open_.append(kind)
+def _balanced(rng: np.random.Generator, length: int, num_kinds: int) -> np.ndarray:
+    """Return balanced brackets: open or close at random wherever both are possible."""
+    word, stack = [], []
+    for position in range(length):
+        must_close, must_open = len(stack) == length - position, not stack
+        if must_open or (not must_close and rng.random() < 0.5):
+            kind = int(rng.integers(num_kinds))
+            stack.append(kind)
             word.append(2 * kind)
         else:
-            word.append(2 * open_.pop() + 1)
+            word.append(2 * stack.pop() + 1)
     return np.array(word)
 
 
-def _dyck(kinds: int) -> Callable[[np.random.Generator, int, np.ndarray], np.ndarray]:
-    test = _closes(kinds)
-
-    def made(draw: np.random.Generator, length: int, labels: np.ndarray) -> np.ndarray:
+def _dyck(num_kinds: int) -> Generator:
+    def generate_words(rng: np.random.Generator, length: int, labels: np.ndarray) -> np.ndarray:
         rows = []
         for label in labels:
-            word = _balanced(draw, length, kinds)
-            while not label and test(word):  # two places trade, or a bracket changes, until it no longer closes
-                i, j = draw.integers(0, length, 2)
-                if kinds > 1 and draw.random() < 0.5:
-                    word[i] = (word[i] + 2) % (2 * kinds)
+            word = _balanced(rng, length, num_kinds)
+            while not label and _is_balanced(word):  # swap two symbols, or change one bracket, until it is unbalanced
+                i, j = rng.integers(0, length, 2)
+                if num_kinds > 1 and rng.random() < 0.5:
+                    word[i] = (word[i] + 2) % (2 * num_kinds)
                 else:
                     word[i], word[j] = word[j], word[i]
             rows.append(word)
         return np.stack(rows)
 
-    return made
+    return generate_words
 
 
-def _closes(kinds: int) -> Callable[[np.ndarray], bool]:
-    def test(word: np.ndarray) -> bool:
-        stack: list[int] = []
-        for symbol in word.tolist():
-            kind, closing = divmod(symbol, 2)
-            if not closing:
-                stack.append(kind)
-            elif not stack or stack.pop() != kind:
-                return False
-        return not stack
-
-    return test
+def _is_balanced(word: np.ndarray) -> bool:
+    stack: list[int] = []
+    for symbol in word.tolist():
+        kind, closing = divmod(symbol, 2)
+        if not closing:
+            stack.append(kind)
+        elif not stack or stack.pop() != kind:
+            return False
+    return not stack
 
 
-def _anbn(draw: np.random.Generator, length: int, labels: np.ndarray) -> np.ndarray:
-    """Without: another number of a, or two places that trade."""
+def _anbn(rng: np.random.Generator, length: int, labels: np.ndarray) -> np.ndarray:
+    """Negative texts have another number of a, or an a and a b swapped."""
     half = length // 2
     rows = []
     for label in labels:
         word = np.repeat([0, 1], half)
-        if not label and draw.random() < 0.5:
-            other = int(draw.integers(0, length))
-            other += other >= half  # anything but half
-            word = np.array([0] * other + [1] * (length - other))
+        if not label and rng.random() < 0.5:
+            num_a = int(rng.integers(0, length))
+            num_a += num_a >= half  # any number but half
+            word = np.array([0] * num_a + [1] * (length - num_a))
         elif not label:
-            i, j = int(draw.integers(0, half)), int(draw.integers(half, length))
+            i, j = int(rng.integers(0, half)), int(rng.integers(half, length))
             word[i], word[j] = 1, 0
         rows.append(word)
     return np.stack(rows)
 
 
-def _periodic(draw: np.random.Generator, length: int, labels: np.ndarray) -> np.ndarray:
-    """Without: one symbol turned."""
+def _periodic(rng: np.random.Generator, length: int, labels: np.ndarray) -> np.ndarray:
+    """Negative texts have one symbol changed."""
     ids = np.tile([0, 0, 1], (len(labels), length // 3))
-    where = draw.integers(0, length, len(labels))
+    positions = rng.integers(0, length, len(labels))
     rows = np.flatnonzero(labels == 0)
-    ids[rows, where[rows]] ^= 1
+    ids[rows, positions[rows]] ^= 1
     return ids
 
 
-LANGUAGES: dict[str, Callable[[np.random.Generator, int, np.ndarray], np.ndarray]] = {
+LANGUAGES: dict[str, Generator] = {
     "parity": _parity,
     "majority": _majority,
     "dyck-1": _dyck(1),
@@ -146,11 +141,11 @@ LANGUAGES: dict[str, Callable[[np.random.Generator, int, np.ndarray], np.ndarray
     "periodic": _periodic,
 }
 
-TESTS: dict[str, Callable[[np.ndarray], bool]] = {
+MEMBERSHIP: dict[str, Callable[[np.ndarray], bool]] = {
     "parity": lambda word: bool(word.sum() % 2),
     "majority": lambda word: bool(2 * word.sum() > len(word)),
-    "dyck-1": _closes(1),
-    "dyck-2": _closes(2),
+    "dyck-1": _is_balanced,
+    "dyck-2": _is_balanced,
     "anbn": lambda word: len(word) % 2 == 0 and word.tolist() == [0] * (len(word) // 2) + [1] * (len(word) // 2),
     "periodic": lambda word: len(word) % 3 == 0 and word.tolist() == [0, 0, 1] * (len(word) // 3),
 }

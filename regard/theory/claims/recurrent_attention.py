@@ -1,4 +1,4 @@
-"""Claims about attention in recurrent decoders: query, key and value roles, and which word an attention map explains."""
+"""Claims about attention in recurrent decoders: roles of query, key and value, and which word a map explains."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Decoder(nn.Module):
     def __init__(self, vocab_size: int, dim: int, context_dim: int):
         super().__init__()
         self.embed = nn.Embedding(vocab_size, dim)
-        self.attention = MultiHeadAttention(dim, 1, "bilinear:values=false", context_dim=context_dim, output=False)
+        self.attention = MultiHeadAttention(dim, 1, "bilinear:values=false", context_dim=context_dim, output_proj=False)
         self.cell = nn.GRUCell(dim + context_dim, dim)
         self.head = nn.Linear(dim, vocab_size)
 
@@ -110,7 +110,7 @@ def check_explained_word(seed: int) -> CheckResult:
         for s, grad in enumerate(grads):
             gradients[t, s] = 0.0 if grad is None else float(grad.abs().max())
     with seeded(seed):
-        spatial = perturb(SpatialAttention(6, 1, "bilinear:values=false", context_dim=8, output=False).double())
+        spatial = perturb(SpatialAttention(6, 1, "bilinear:values=false", context_dim=8, output_proj=False).double())
     grid, states = randn(1, 3, 5, 8, seed=seed + 1), randn(1, 4, 6, seed=seed + 2)
     with torch.no_grad(), record(spatial) as recording:
         spatial(states, grid)

@@ -58,8 +58,8 @@ CLAIMS = [
         "synthesizer",
         TOPIC,
         "exact",
-        "A Synthesizer compares no tokens: a dense row of weights is computed from its own position alone, a random one "
-        "is a learned parameter, and the length is limited.",
+        "A Synthesizer compares no tokens: a dense row of weights is computed from its own position alone, a random "
+        "one is a learned parameter, and the length is limited.",
         "dense: a_i = softmax(W_2 relu(W_1 x_i));  random: a = softmax(R)",
         check_synthesizers,
     ),

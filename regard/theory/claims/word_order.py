@@ -31,18 +31,18 @@ def check_sinusoidal_rotation(seed: int) -> CheckResult:
     """Check PE(pos + k) = M^k PE(pos) for every position, with the rotation blocks written out."""
     dim, num_positions = 16, 400
     positions = torch.arange(num_positions)
-    table = sinusoidal.table(positions, dim)
+    table = sinusoidal.sinusoidal_table(positions, dim)
     shift_error, power_error, inverse_error, transposed_error = 0.0, 0.0, 0.0, 0.0
     for k in (1, 2, 7, 50):
-        shifted = sinusoidal.table(positions + k, dim)
-        m = sinusoidal.shift(k, dim)
-        power, inverse = torch.linalg.matrix_power(sinusoidal.shift(1, dim), k), sinusoidal.shift(-k, dim)
+        shifted = sinusoidal.sinusoidal_table(positions + k, dim)
+        m = sinusoidal.shift_matrix(k, dim)
+        power, inverse = torch.linalg.matrix_power(sinusoidal.shift_matrix(1, dim), k), sinusoidal.shift_matrix(-k, dim)
         shift_error = max(shift_error, max_difference(table @ m.T, shifted))
         power_error = max(power_error, max_difference(power, m))
         inverse_error = max(inverse_error, max_difference(m @ inverse, torch.eye(dim, dtype=torch.float64)))
         transposed_error = max(transposed_error, max_difference(table @ m, shifted))  # Mᵀ: wrong sign of the sines
     omega = float(sinusoidal.frequencies(dim)[1])
-    block = sinusoidal.shift(3, dim)[2:4, 2:4]
+    block = sinusoidal.shift_matrix(3, dim)[2:4, 2:4]
     c, s = math.cos(3 * omega), math.sin(3 * omega)
     expected_block = torch.tensor([[c, s], [-s, c]], dtype=torch.float64)
     distances = torch.cdist(table, table) + 1e9 * torch.eye(num_positions, dtype=torch.float64)
@@ -51,7 +51,7 @@ def check_sinusoidal_rotation(seed: int) -> CheckResult:
         "M to the power k against M^k": power_error,
         "M^k M^-k against I": inverse_error,
         "block against [[cos, sin], [-sin, cos]]": max_difference(block, expected_block),
-        "determinant": float(torch.linalg.det(sinusoidal.shift(7, dim))),
+        "determinant": float(torch.linalg.det(sinusoidal.shift_matrix(7, dim))),
         "smallest distance between 400 positions": float(distances.min()),
     }
     return CheckResult(
@@ -71,7 +71,7 @@ def check_sinusoidal_rotation(seed: int) -> CheckResult:
 
 def _positions_plot() -> Plot:
     positions = torch.arange(0, 60)
-    table = sinusoidal.table(positions, 16)
+    table = sinusoidal.sinusoidal_table(positions, 16)
     curves = [{"name": f"component {i}", "x": positions.tolist(), "y": table[:, i].tolist()} for i in (0, 2, 4, 6)]
     return Plot("Sinusoidal positions: four of sixteen components", "position", "value", curves)
 
@@ -100,7 +100,7 @@ def check_permutation(seed: int) -> CheckResult:
         output, permuted = (dot(positions.embed(y, range(n))) for y in (x, x[:, order]))
     sensitive["dot, sinusoidal positions"] = max_difference(output[:, order], permuted)
     with seeded(seed):
-        model = perturb(bert.BERT(bert.BERTConfig(50, dim=24, hidden=32, layers=2, heads=2)).double()).eval()
+        model = perturb(bert.BERT(50, dim=24, hidden=32, layers=2, heads=2).double()).eval()
     ids = random_ids(7, 50, (1, n), seed)
     with torch.no_grad():
         bert_error = max_difference(model(ids)[0][:, order], model(ids[:, order])[0])
