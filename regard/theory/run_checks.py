@@ -1,7 +1,8 @@
-"""A trained run held to what must be true of its own model, with its own weights.
+"""Check a trained run: properties that its model must have, measured with its own weights.
 
-Which checks apply hangs on the model: a causal one must not see the future, one with a KV cache must say with it what
-it says without. What does not apply is left out, what could not be tried is undecided, with the reason.
+Which checks apply depends on the model: a causal model must not see the future, and a model with a KV cache must give
+the same logits with and without it. Checks that do not apply are left out. A check that cannot run is undecided, and its
+figures hold the reason.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import inspect
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +23,26 @@ from regard.errors import UserError
 from regard.layers.merge_qk import merge_qk
 from regard.layers.multi_head_attention import MultiHeadAttention
 from regard.tasks.base_run import Run
-from regard.theory.claim import CheckResult, Claim, ClaimResult, check_claim
+from regard.theory.claim import CheckResult, Claim, ClaimResults, check_claim
 
 TOPIC = "your run"
-LENGTH = 17
-CLOSE = 2e-4
-"""How far float32 may carry the logits of a trained model apart by rounding, relative to their size."""
+MAX_LENGTH = 17
+TOLERANCE = 2e-4
+"""Largest relative difference of logits that float32 rounding may cause in a trained model."""
+CAUSAL_OBJECTIVES = ("causal", "span")
+SOURCE_IDS = torch.tensor([9, 7, 8, 10, 7, 2])
+"""The source text for translation models, the same for all rows, so that a check is about the target alone."""
 
 
 @dataclass
-class Subject:
-    """A model, and how to ask it: logits (b, n, vocab) or (b, classes) for ids and mask (b, n)."""
+class ModelUnderTest:
+    """The model of a run with example inputs.
+
+    Args:
+        ids: (b, n).
+        mask: True for tokens, False for padding, (b, n).
+        logits: Maps model, ids and mask to logits, (b, n, vocab_size) or (b, classes).
+    """
 
     model: nn.Module
     ids: Tensor
@@ -46,293 +57,307 @@ class Subject:
         with torch.no_grad():
             return self.logits(model or self.model, ids, mask)
 
+    def without_padding(self, ids: Tensor | None = None) -> Tensor:
+        """Return the logits with every position unmasked."""
+        ids = self.ids if ids is None else ids
+        return self(ids, torch.ones_like(ids, dtype=torch.bool))
 
-def subject(opened: Any, seed: int) -> Subject:
-    """Two texts by chance, the second shorter, of words that the model knows."""
-    if opened.fitted is not None:
-        raise UserError(f"{opened.settings.model_name!r} is fitted, not trained: it has no layers to check")
-    draw = torch.Generator().manual_seed(seed)
-    length = min(LENGTH, getattr(opened.settings.data, "block_size", LENGTH))
-    low = min(7, opened.config["vocab_size"] - 1)
-    ids = torch.randint(low, opened.config["vocab_size"], (2, length), generator=draw)
+    def select_tokens(self, logits: Tensor) -> Tensor:
+        """Return the logits at tokens, without those at padding."""
+        return logits[self.mask] if logits.dim() == 3 else logits
+
+
+def build_subject(run: Any, seed: int) -> ModelUnderTest:
+    """Return the model of a run with two random texts, the second one shorter."""
+    if run.fitted is not None:
+        raise UserError(f"{run.settings.model_name!r} is fitted, not trained: it has no layers to check")
+    generator = torch.Generator().manual_seed(seed)
+    length = min(MAX_LENGTH, getattr(run.settings.data, "block_size", MAX_LENGTH))
+    vocab_size = run.config["vocab_size"]
+    ids = torch.randint(min(7, vocab_size - 1), vocab_size, (2, length), generator=generator)
     mask = torch.ones_like(ids, dtype=torch.bool)
     mask[1, length - 5 :] = False
-    task = opened.settings.task
-    objective = getattr(opened, "objective", "")
-    return Subject(
-        copy.deepcopy(opened.model).eval(),
+    task = run.settings.task
+    return ModelUnderTest(
+        copy.deepcopy(run.model).eval(),
         ids,
         mask,
-        LOGITS.get(task, _language),
+        LOGITS.get(task, _language_logits),
         task,
-        objective in CAUSAL or task == "translate",
-        opened,
+        getattr(run, "objective", "") in CAUSAL_OBJECTIVES or task == "translate",
+        run,
     )
 
 
-CAUSAL = ("causal", "span")
+def _classifier_logits(model: nn.Module, ids: Tensor, mask: Tensor) -> Tensor:
+    positions = torch.arange(ids.shape[1]).expand_as(ids)
+    return model(ids, mask, positions // 6).logits
 
 
-def _classify(model: nn.Module, ids: Tensor, mask: Tensor) -> Tensor:
-    places = torch.arange(ids.shape[1]).expand_as(ids)
-    return model(ids, mask, places // 6).logits
+def _language_logits(model: nn.Module, ids: Tensor, mask: Tensor) -> Tensor:
+    output = model(ids, mask=mask)
+    return output[0] if isinstance(output, tuple) else output
 
 
-def _language(model: nn.Module, ids: Tensor, mask: Tensor) -> Tensor:
-    out = model(ids, mask=mask)
-    return out[0] if isinstance(out, tuple) else out
-
-
-def _translate(model: nn.Module, ids: Tensor, mask: Tensor) -> Tensor:
-    source = source_of(ids)
+def _translation_logits(model: nn.Module, ids: Tensor, mask: Tensor) -> Tensor:
+    source = source_batch(len(ids))
     return model(source, ids, source_mask=torch.ones_like(source, dtype=torch.bool), target_mask=mask)
 
 
-def source_of(ids: Tensor) -> Tensor:
-    """One source for all, so that what is found is about the target alone."""
-    return SOURCE[None].expand(len(ids), -1)
+def source_batch(size: int) -> Tensor:
+    return SOURCE_IDS[None].expand(size, -1)
 
 
-SOURCE = torch.tensor([9, 7, 8, 10, 7, 2])
-LOGITS = {"classify": _classify, "language": _language, "translate": _translate}
+LOGITS = {"classify": _classifier_logits, "language": _language_logits, "translate": _translation_logits}
 
 
-def apart(a: Tensor, b: Tensor) -> float:
-    """The greatest difference, relative to the size of the logits."""
+def relative_difference(a: Tensor, b: Tensor) -> float:
+    """Return the largest difference, relative to the largest logit."""
     if a.shape != b.shape:
         return float("inf")
     return float((a - b).abs().max() / b.abs().max().clamp(min=1e-6)) if a.numel() else 0.0
 
 
-def _real(s: Subject, out: Tensor) -> Tensor:
-    return out[s.mask] if out.dim() == 3 else out
-
-
-def no_leak(s: Subject) -> CheckResult:
-    whole = torch.ones_like(s.mask)
-    out, worst, sees = s(mask=whole), 0.0, 0.0
-    for now in (0, s.ids.shape[1] // 2, s.ids.shape[1] - 2):
-        later, own = s.ids.clone(), s.ids.clone()
-        later[:, now + 1 :] = later[:, now + 1 :].flip(1).roll(1, 0)
-        own[:, now] = own[:, now].roll(1, 0)
-        worst = max(worst, float((s(later, whole)[:, : now + 1] - out[:, : now + 1]).abs().max()))
-        sees = max(sees, float((s(own, whole)[:, now] - out[:, now]).abs().max()))
+def check_no_leak(subject: ModelUnderTest) -> CheckResult:
+    logits, future_change, own_change = subject.without_padding(), 0.0, 0.0
+    for t in (0, subject.ids.shape[1] // 2, subject.ids.shape[1] - 2):
+        future_changed, own_changed = subject.ids.clone(), subject.ids.clone()
+        future_changed[:, t + 1 :] = future_changed[:, t + 1 :].flip(1).roll(1, 0)
+        own_changed[:, t] = own_changed[:, t].roll(1, 0)
+        difference = subject.without_padding(future_changed)[:, : t + 1] - logits[:, : t + 1]
+        future_change = max(future_change, float(difference.abs().max()))
+        difference = subject.without_padding(own_changed)[:, t] - logits[:, t]
+        own_change = max(own_change, float(difference.abs().max()))
     return CheckResult(
-        {"change when later words change": worst, "change when the word itself changes": sees},
-        {"no later word is seen": worst == 0.0, "its own word is": sees > 0.0},
+        {"change when later words change": future_change, "change when the word itself changes": own_change},
+        {"later words have no influence": future_change == 0.0, "the word itself has": own_change > 0.0},
     )
 
 
-def padding(s: Subject) -> CheckResult:
-    out = _real(s, s())
-    dirty = torch.where(s.mask, s.ids, s.ids.flip(1))
-    changed = float((_real(s, s(dirty)) - out).abs().max())
-    length = int(s.mask[1].sum())
-    short = s(s.ids[1:, :length], s.mask[1:, :length])
-    among = s()[1:, :length] if short.dim() == 3 else s()[1:]
+def check_padding(subject: ModelUnderTest) -> CheckResult:
+    logits = subject()
+    changed_padding = torch.where(subject.mask, subject.ids, subject.ids.flip(1))
+    difference = subject.select_tokens(subject(changed_padding)) - subject.select_tokens(logits)
+    change = float(difference.abs().max())
+    length = int(subject.mask[1].sum())
+    unpadded = subject(subject.ids[1:, :length], subject.mask[1:, :length])
+    padded = logits[1:, :length] if unpadded.dim() == 3 else logits[1:]
+    padding_difference = relative_difference(padded, unpadded)
     return CheckResult(
-        {"change when the padding changes": changed, "with padding against without": apart(among, short)},
-        {"padding is not seen": changed == 0.0, "leaving it out changes nothing": apart(among, short) < CLOSE},
+        {"change when the padding changes": change, "with padding against without": padding_difference},
+        {"padding has no influence": change == 0.0, "its length has no influence": padding_difference < TOLERANCE},
     )
 
 
-def batch(s: Subject) -> CheckResult:
-    out = s()
-    gaps = []
-    for row in range(len(s.ids)):
-        one = slice(row, row + 1)
-        alone, among = s(s.ids[one], s.mask[one]), out[one]
-        if alone.dim() == 3:
-            alone, among = alone[s.mask[one]], among[s.mask[one]]
-        gaps.append(apart(among, alone))
-    return CheckResult({"alone against in a batch": gaps}, {"batch-mates are not seen": max(gaps) < CLOSE})
+def check_batch(subject: ModelUnderTest) -> CheckResult:
+    logits = subject()
+    differences = []
+    for i in range(len(subject.ids)):
+        row = slice(i, i + 1)
+        single, batched = subject(subject.ids[row], subject.mask[row]), logits[row]
+        if single.dim() == 3:
+            single, batched = single[subject.mask[row]], batched[subject.mask[row]]
+        differences.append(relative_difference(batched, single))
+    return CheckResult(
+        {"single against batched": differences}, {"other rows have no influence": max(differences) < TOLERANCE}
+    )
 
 
-def cached(s: Subject) -> CheckResult:
-    model: Any = s.model
-    whole = torch.ones_like(s.mask)
-    out, worst = s(mask=whole), 0.0
+def check_kv_cache(subject: ModelUnderTest) -> CheckResult:
+    model: Any = subject.model
+    logits, difference = subject.without_padding(), 0.0
+    length = subject.ids.shape[1]
     with torch.no_grad():
-        source = [model.read(model.encode(source_of(s.ids)))] if s.task == "translate" else []
-    for chunks in ((1,) * s.ids.shape[1], (4, s.ids.shape[1] - 4)):
-        past, parts = None, []
-        with torch.no_grad():
-            for part in s.ids.split(chunks, 1):
-                logits, past = model.step(part, past, *source)
-                parts.append(logits)
-        worst = max(worst, apart(torch.cat(parts, 1), out))
-    return CheckResult({"step by step against all at once": worst}, {"the KV cache is the full pass": worst < CLOSE})
+        source = []
+        if subject.task == "translate":
+            source = [model.project_source(model.encode(source_batch(len(subject.ids))))]
+        for chunks in ((1,) * length, (4, length - 4)):
+            cache, parts = None, []
+            for part in subject.ids.split(chunks, 1):
+                part_logits, cache = model.step(part, cache, *source)
+                parts.append(part_logits)
+            difference = max(difference, relative_difference(torch.cat(parts, 1), logits))
+    return CheckResult(
+        {"incremental against full": difference}, {"the KV cache gives the same logits": difference < TOLERANCE}
+    )
 
 
-def stepped(s: Subject) -> CheckResult:
-    """A recurrent decoder, word by word from its state."""
-    model: Any = s.model
+def check_recurrent_steps(subject: ModelUnderTest) -> CheckResult:
+    """Decode word by word from the state of a recurrent decoder."""
+    model: Any = subject.model
     parts = []
     with torch.no_grad():
-        source, state = model.read(model.encode(source_of(s.ids)))
-        for at, words in enumerate(s.ids.unbind(1)):
-            logits, state = model.step(words, source, state, at)
+        source, state = model.project_source(model.encode(source_batch(len(subject.ids))))
+        for position, ids in enumerate(subject.ids.unbind(1)):
+            logits, state = model.step(ids, source, state, position)
             parts.append(logits)
-    far = apart(torch.stack(parts, 1), s(mask=torch.ones_like(s.mask)))
-    return CheckResult({"step by step against all at once": far}, {"steps are the full pass": far < CLOSE})
+    difference = relative_difference(torch.stack(parts, 1), subject.without_padding())
+    return CheckResult(
+        {"incremental against full": difference}, {"single steps give the same logits": difference < TOLERANCE}
+    )
 
 
-def greedy(s: Subject) -> CheckResult:
-    """Writing at temperature 0 gives at each step the most likely word of a full pass over what stands there."""
+def count_most_likely(subject: ModelUnderTest, prefix: list[int], ids: list[int], forbidden: list[int]) -> int:
+    """Return how many of the generated ids are the most likely ones in a full forward pass."""
+    prefix, count = list(prefix), 0
+    for token_id in ids:
+        logits = subject.without_padding(torch.tensor([prefix]))[0, -1]
+        logits[forbidden] = -torch.inf
+        largest = float(logits[logits.isfinite()].abs().max())
+        count += float(logits.max() - logits[token_id]) <= TOLERANCE * largest
+        prefix.append(token_id)
+    return count
+
+
+def check_greedy(subject: ModelUnderTest) -> CheckResult:
     from regard.decoding import Sampling, generate
 
-    prompt = s.ids[0, :4].tolist()
-    written = generate(s.model, [prompt], tokens=8, sampling=Sampling(temperature=0.0), stop=())[0][0].ids
-    text, same = list(prompt), 0
-    for word in written:
-        ids = torch.tensor([text])
-        logits = s(ids, torch.ones_like(ids, dtype=torch.bool))[0, -1]
-        near = float(logits.max() - logits[word])
-        same += near <= CLOSE * float(logits.abs().max())
-        text.append(word)
-    return CheckResult(
-        {"words written": len(written), "most likely ones": same},
-        {"each word is the most likely": same == len(written) and len(written) > 0},
-    )
+    prompt = subject.ids[0, :4].tolist()
+    ids = generate(subject.model, [prompt], max_new_tokens=8, sampling=Sampling(temperature=0.0), stop=())[0][0].ids
+    most_likely = count_most_likely(subject, prompt, ids, [])
+    return _compare_most_likely("each word is the most likely", len(ids), most_likely)
 
 
-def beam_one(s: Subject) -> CheckResult:
-    """A search with one beam says at each step the most likely word of a full pass over what stands there."""
+def check_beam_one(subject: ModelUnderTest) -> CheckResult:
     from regard.data.tokenizer import BOS, EOS
-    from regard.decoding import Beam
+    from regard.decoding.beam_search import BeamSearch
     from regard.tasks.translate.run import NEVER
 
-    said = s.run.interpreter().write([SOURCE.tolist()], how=Beam(1), limit=8)[0][0]
-    words, text, same = [*said.ids, *([EOS] if said.ended else [])], [BOS], 0
-    for word in words:
-        ids = torch.tensor([text])
-        logits = s(ids, torch.ones_like(ids, dtype=torch.bool))[0, -1]
-        logits[NEVER] = -torch.inf
-        same += float(logits.max() - logits[word]) <= CLOSE * float(logits[logits.isfinite()].abs().max())
-        text.append(word)
+    translations = subject.run.interpreter().translate([SOURCE_IDS.tolist()], strategy=BeamSearch(1), max_length=8)
+    hypothesis = translations[0][0]
+    ids = [*hypothesis.ids, *([EOS] if hypothesis.ended else [])]
+    most_likely = count_most_likely(subject, [BOS], ids, NEVER)
+    return _compare_most_likely("one beam is greedy", len(ids), most_likely)
+
+
+def _compare_most_likely(test: str, num_ids: int, num_most_likely: int) -> CheckResult:
     return CheckResult(
-        {"words said": len(words), "most likely ones": same},
-        {"beam 1 is greedy": same == len(words) and len(words) > 0},
+        {"generated words": num_ids, "most likely words": num_most_likely}, {test: num_most_likely == num_ids > 0}
     )
 
 
-def permutation(s: Subject) -> CheckResult:
-    """Words that trade places: a model with positions or an order of its own must tell."""
-    ids = s.ids[:1]
-    mask = torch.ones_like(ids, dtype=torch.bool)
+def check_permutation(subject: ModelUnderTest) -> CheckResult:
+    """Permute the words: the output must change if the model has positions or is order-sensitive, and only then."""
+    ids = subject.ids[:1]
     order = torch.randperm(ids.shape[1], generator=torch.Generator().manual_seed(3))
-    out, turned = s(ids, mask), s(ids[:, order], mask)
-    far = apart(turned, out[:, order] if out.dim() == 3 else out)
+    logits, permuted = subject.without_padding(ids), subject.without_padding(ids[:, order])
+    difference = relative_difference(permuted, logits[:, order] if logits.dim() == 3 else logits)
+    expected = is_order_sensitive(subject.model)
     return CheckResult(
-        {"change when words trade places": far},
-        {
-            "the order of words is told" if _ordered(s.model) else "the order of words is not": (far > 1e-6)
-            == _ordered(s.model)
-        },
+        {"change when words are permuted": difference},
+        {f"word order {'matters' if expected else 'does not matter'}": (difference > 1e-6) == expected},
     )
 
 
-def _ordered(model: nn.Module) -> bool:
-    layers = [m for m in model.modules() if isinstance(m, MultiHeadAttention)]
-    place = getattr(model, "positions", None)
-    free = place is not None and place.kind == "none" and not any(one.mechanism.order_sensitive for one in layers)
-    return not (free and layers)
+def attention_layers(model: nn.Module) -> list[MultiHeadAttention]:
+    return [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
 
 
-def shift(s: Subject) -> CheckResult:
-    """The same words some places on, with the attention's own positions: by distance alone nothing may change."""
-    model: Any = s.model
-    n = s.ids.shape[1]
+def is_order_sensitive(model: nn.Module) -> bool:
+    """Return False for a model of attention layers without positions and without order-sensitive mechanisms."""
+    layers = attention_layers(model)
+    positions = getattr(model, "positions", None)
+    no_positions = positions is not None and positions.kind == "none"
+    return not layers or not no_positions or any(layer.mechanism.order_sensitive for layer in layers)
+
+
+def check_shift(subject: ModelUnderTest) -> CheckResult:
+    """Run the same words at later positions: with relative positions the logits must not change."""
+    model: Any = subject.model
+    n = subject.ids.shape[1]
     with torch.no_grad():
-        here = model(s.ids, position_ids=range(n))
-        there = model(s.ids, position_ids=range(23, 23 + n))
-    far = apart(there, here)
-    return CheckResult({"the same words 23 places on, difference": far}, {"only distances count": far < CLOSE})
+        logits = model(subject.ids, position_ids=range(n))
+        shifted = model(subject.ids, position_ids=range(23, 23 + n))
+    difference = relative_difference(shifted, logits)
+    return CheckResult({"difference 23 positions later": difference}, {"only distances matter": difference < TOLERANCE})
 
 
-def merged(s: Subject) -> CheckResult:
-    """Every layer that can be merged, as one matrix of query and key, in place of the two."""
-    other = copy.deepcopy(s.model)
-    count = 0
-    for parent in list(other.modules()):
+def is_mergeable(module: nn.Module) -> bool:
+    """Return whether `merge_qk` applies to a layer, except for its positions."""
+    return isinstance(module, MultiHeadAttention) and module.mechanism.name in ("dot", "bare")
+
+
+def check_merged(subject: ModelUnderTest) -> CheckResult:
+    """Merge query and key projections into one matrix in every layer that has them."""
+    merged = copy.deepcopy(subject.model)
+    num_layers = 0
+    for parent in list(merged.modules()):
         for name, child in list(parent.named_children()):
-            if isinstance(child, MultiHeadAttention) and child.mechanism.name in ("dot", "bare"):
-                setattr(parent, name, merge_qk(child))
-                count += 1
-    far = apart(_real(s, s(model=other)), _real(s, s()))
+            if is_mergeable(child):
+                setattr(parent, name, merge_qk(child))  # type: ignore[arg-type]
+                num_layers += 1
+    difference = relative_difference(subject.select_tokens(subject(model=merged)), subject.select_tokens(subject()))
     return CheckResult(
-        {"layers merged": count, "difference": far}, {"merged is factored": far < 10 * CLOSE and count > 0}
+        {"merged layers": num_layers, "difference": difference},
+        {"merged equals factored": difference < 10 * TOLERANCE and num_layers > 0},
     )
 
 
-def saved(s: Subject) -> CheckResult:
+def check_saved(subject: ModelUnderTest) -> CheckResult:
     with tempfile.TemporaryDirectory() as folder:
-        again = Run.load(s.run.save_pretrained(Path(folder) / "copy"))
-    same = torch.equal(s(), s(model=again.model))
-    return CheckResult({"the same bits": same}, {"saved and loaded": same})
+        loaded = Run.load(subject.run.save_pretrained(Path(folder) / "copy"))
+    equal = torch.equal(subject(), subject(model=loaded.model))
+    return CheckResult({"bitwise equal": equal}, {"save and load": equal})
 
 
-def compiled(s: Subject) -> CheckResult:
-    """Traced by torch.compile (aot_eager: the graph, without generated code)."""
-    whole = torch.ones_like(s.mask)
-    out = s(mask=whole)
+def check_compiled(subject: ModelUnderTest) -> CheckResult:
+    """Trace the model with torch.compile (backend aot_eager: the graph, without generated code)."""
+    logits = subject.without_padding()
     torch.compiler.reset()
     try:
-        traced: Any = torch.compile(s.logits, backend="aot_eager")
+        compiled: Any = torch.compile(subject.logits, backend="aot_eager")
         with torch.no_grad():
-            far = apart(traced(s.model, s.ids, whole), out)
+            difference = relative_difference(
+                compiled(subject.model, subject.ids, torch.ones_like(subject.mask)), logits
+            )
     except Exception as problem:
-        said = str(problem).strip().splitlines()
-        return CheckResult(
-            {"could not be compiled": said[0][:200] if said else repr(problem)}, {"compiled is eager": None}
-        )
+        reason = (str(problem).strip() or repr(problem)).splitlines()[0][:200]
+        return CheckResult({"compilation failed": reason}, {"compiled equals eager": None})
     finally:
         torch.compiler.reset()
-    return CheckResult({"difference": far}, {"compiled is eager": far < CLOSE})
+    return CheckResult({"difference": difference}, {"compiled equals eager": difference < TOLERANCE})
 
 
-def applying(s: Subject) -> Iterator[tuple[str, str, str, Callable[[Subject], CheckResult]]]:
-    """Id, claim, equation and check of what applies to this model."""
-    layers = [m for m in s.model.modules() if isinstance(m, MultiHeadAttention)]
-    place = getattr(s.model, "positions", None)
-    if s.causal:
-        yield "no-leak", "No place sees a later word.", "∂ out[t] / ∂ w[t' > t] = 0", no_leak
-    yield "padding", "What stands in the padding, and how much of it, changes nothing.", "f(x, pad) = f(x)", padding
-    yield "batch", "What else is in the batch changes nothing.", "f([x; y])_x = f(x)", batch
-    if "state" in inspect.signature(getattr(s.model, "step", print)).parameters:
-        yield "steps", "Step by step equals all at once.", "step(w_t | state) = f(w_1..w_t)[t]", stepped
-    elif s.causal and hasattr(s.model, "step"):
-        yield (
-            "kv-cache",
-            "Step by step with a KV cache equals all at once.",
-            "step(w_t | past) = f(w_1..w_t)[t]",
-            cached,
-        )
-    if "generate" in s.run.verbs and s.causal:
-        yield "greedy", "Writing at temperature 0 takes the most likely word each time.", "argmax P(w | past)", greedy
-    if s.task == "translate":
-        yield "beam-1", "A search with one beam is greedy.", "argmax P(w | source, past)", beam_one
-    yield (
-        "permutation",
-        "The order of words is told by what has positions, and by nothing else.",
-        "f(Px) = P f(x)",
-        permutation,
+def applicable_checks(
+    subject: ModelUnderTest,
+) -> Iterator[tuple[str, str, str, Callable[[ModelUnderTest], CheckResult]]]:
+    """Yield id, statement, equation and check of everything that applies to this model."""
+    layers = attention_layers(subject.model)
+    positions = getattr(subject.model, "positions", None)
+    if subject.causal:
+        yield "no-leak", "No position depends on a later word.", "∂ out[t] / ∂ w[t' > t] = 0", check_no_leak
+    yield "padding", "Padding and its length have no influence.", "f(x, pad) = f(x)", check_padding
+    yield "batch", "Other rows of the batch have no influence.", "f([x; y])_x = f(x)", check_batch
+    steps = "step(w_t | state) = f(w_1..w_t)[t]"
+    if "state" in inspect.signature(getattr(subject.model, "step", print)).parameters:
+        yield "steps", "Incremental decoding equals the full forward pass.", steps, check_recurrent_steps
+    elif subject.causal and hasattr(subject.model, "step"):
+        yield "kv-cache", "Decoding with a KV cache equals the full forward pass.", steps, check_kv_cache
+    if "generate" in subject.run.verbs and subject.causal:
+        yield "greedy", "Temperature 0 generates the most likely word.", "argmax P(w | prefix)", check_greedy
+    if subject.task == "translate":
+        yield "beam-1", "Beam search with one beam is greedy.", "argmax P(w | source, prefix)", check_beam_one
+    yield "permutation", "Word order matters if, and only if, there are positions.", "f(Px) = P f(x)", check_permutation
+    relative = positions is not None and (
+        positions.kind == "rotate" or (positions.kind == "bias" and positions.distance_only)
     )
-    by_distance = place is not None and (place.kind == "rotate" or (place.kind == "bias" and place.distance_only))
-    if s.causal and by_distance and not any(one.mechanism.name.startswith("synthesizer") for one in layers):
-        yield "shift", "The same words some places on give the same.", "f(x at t) = f(x at t + k)", shift
-    mergeable = [m for m in layers if m.mechanism.name in ("dot", "bare") and m.mechanism.positions.kind != "rotate"]
-    if mergeable and len(mergeable) == len([m for m in layers if m.mechanism.name in ("dot", "bare")]):
-        yield "merged", "One matrix of query and key gives what two give.", "W = W_Qᵀ W_K / sqrt(d_k)", merged
-    yield "saved", "Saved and loaded it gives the same bits.", "load(save(f)) = f", saved
-    yield "compiled", "Compiled it gives what it gives eagerly.", "compile(f) = f", compiled
+    if subject.causal and relative and not any(layer.mechanism.name.startswith("synthesizer") for layer in layers):
+        yield "shift", "A shift of all positions has no influence.", "f(x at t) = f(x at t + k)", check_shift
+    mergeable = [layer for layer in layers if is_mergeable(layer)]
+    if mergeable and all(layer.mechanism.positions.kind != "rotate" for layer in mergeable):
+        yield "merged", "One query-key matrix gives the same as two.", "W = W_Qᵀ W_K / sqrt(d_k)", check_merged
+    yield "saved", "Saving and loading keeps every bit.", "load(save(f)) = f", check_saved
+    yield "compiled", "The compiled model gives the same logits.", "compile(f) = f", check_compiled
 
 
-def check_run(folder: str | Path, seed: int = 0) -> list[ClaimResult]:
-    """Every check that applies to the run in a folder."""
-    s = subject(Run.load(folder), seed)
+def check_run(folder: str | Path, seed: int = 0) -> ClaimResults:
+    """Run every check that applies to the run in a folder."""
+    subject = build_subject(Run.load(folder), seed)
 
-    def bound(check: Callable[[Subject], CheckResult]) -> Callable[[int], CheckResult]:
-        return lambda _: check(s)
+    def run_check(check: Callable[[ModelUnderTest], CheckResult], seed: int) -> CheckResult:
+        return check(subject)
 
-    return [check_claim(Claim(name, TOPIC, "exact", said, how, bound(check))) for name, said, how, check in applying(s)]
+    return ClaimResults(
+        check_claim(Claim(name, TOPIC, "exact", statement, equation, partial(run_check, check)))
+        for name, statement, equation, check in applicable_checks(subject)
+    )
