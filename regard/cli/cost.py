@@ -70,10 +70,10 @@ def cost(
     import_files(import_)
     given = {"d": d, "heads": heads, "layers": layers, "mechanism": mechanism, "positions": positions}
     module, name = _module(what, given, vocab, classes)
-    from regard.theory.cost.cost_card import card
+    from regard.theory.cost.cost_card import measure_cost
     from regard.theory.cost.crossover import crossings
 
-    made = card(module, name, n, m)
+    made = measure_cost(module, name, n, m)
     width = d or 64
     shown: dict[str, Any] = {**made.as_dict(), "crossings": {"d": width, **crossings(width)}}
     if predict is not None:

@@ -58,7 +58,7 @@ def scenes(
 ) -> None:
     """Images of two colored shapes, with a caption and the boxes of both, for `regard train caption`.
 
-    unseen.zip has pairs of shapes that never occur together in train.zip. strange.zip has shapes that are new.
+    unseen.zip has pairs of shapes that never occur together in train.zip. novel.zip has shapes that are new.
 
     \b
     Example:
@@ -67,7 +67,7 @@ def scenes(
     from regard.data.synthetic.scene_files import write_scenes
 
     write_scenes(out, count, seed=seed, size=size, eval_count=eval_count)
-    print(f"{count:,} training scenes; valid, unseen and strange have {eval_count:,} each: {out}")
+    print(f"{count:,} training scenes; valid, unseen and novel have {eval_count:,} each: {out}")
     print(f"try: regard train caption {out}/train.zip {out}/train.captions.tsv --out runs/scenes")
 
 

@@ -75,10 +75,10 @@ def look(
       regard look runs/images photo.png --what-if hide:2,3 --out look.html
       regard look runs/scenes photo.png --out look.png
     """
-    from regard.tasks.classify.look import form
+    from regard.explain.look_result import check_save_path
 
     if not json_:
-        form(out)
+        check_save_path(out)
     model = open_any(run, import_)
     text = _read_input(text, file, takes_images(model))
     from regard.hub.load_any import changes_of
@@ -119,11 +119,13 @@ def summary_lines(data: dict[str, Any]) -> list[str]:
         lines.append(f"{prediction['label']}\t{prediction['probabilities'][prediction['label']]:.4f}")
     lines += [data[key] for key in ("translation", "caption") if data.get(key)]
     if data.get("faithfulness"):
-        lines.append(data["faithfulness"]["sentence"])
-    if top := data.get("evidence_found"):
-        fraction, k = data["evidence_share"], top["of"]
+        lines.append(data["faithfulness"]["verdict"])
+    if top := data.get("evidence_recall"):
+        fraction, k = data["evidence_fraction"], top["total"]
         lines.append(f"evidence: {fraction:.1%} of the attention; {top['found']} of its {k} words in the top {k}")
-    for change in data.get("changes") or []:
-        first = f", then {change['first']!r} {change['chance']:.4f}" if change["first"] is not None else ""
-        lines.append(f"{change['what']}: {change['before']:.4f} -> {change['after']:.4f}{first}")
+    for change in data.get("interventions") or []:
+        first = (
+            f", then {change['prediction']!r} {change['probability']:.4f}" if change["prediction"] is not None else ""
+        )
+        lines.append(f"{change['description']}: {change['before']:.4f} -> {change['after']:.4f}{first}")
     return lines + list(data["notes"])

@@ -91,7 +91,7 @@ def predict(
 def _read_file(file: str, column: str) -> Inputs:
     from regard.data.read_table import read_table
 
-    table = read_table(file, text=column, labelled=False)
+    table = read_table(file, text=column, has_labels=False)
     for note in table.notes:
         logger.info(note)
     names = [name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name in table.names]

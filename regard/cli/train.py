@@ -17,7 +17,7 @@ import regard.tasks
 from regard.cli.common import Config, Imports, Json, Quiet, Set
 from regard.cli.derived_options import add_options, make_option, settings_options
 from regard.config.messages import configure
-from regard.config.settings import LENGTH_SETTINGS, Settings, load_settings, merge_settings, nest, parse_overrides
+from regard.config.settings import LENGTH_SETTINGS, Settings, load_settings, merge_settings, nest_value, parse_overrides
 from regard.errors import UserError
 
 logger = logging.getLogger(__name__)
@@ -204,7 +204,7 @@ def collect_settings(task: str, config: Path | None, options: dict[str, Any], se
         raise UserError(f"{config} has settings for the task {recipe_task!r}, not for {task!r}")
     given: dict[str, Any] = {}
     for path, value in options.items():
-        given = merge_settings(given, nest(path.split("."), value))
+        given = merge_settings(given, nest_value(path.split("."), value))
     given = merge_settings(given, parse_overrides(set_ or []))
     if any(name in given.get("train", {}) for name in LENGTH_SETTINGS):  # overrides the recipe's length, in any unit
         tree["train"] = {key: value for key, value in (tree.get("train") or {}).items() if key not in LENGTH_SETTINGS}
@@ -221,8 +221,10 @@ def run_training(task: str, tree: dict[str, Any], *, json_: bool, **options: Any
         run = train(task, settings=tree, **options)
     except Interrupted as stop:
         if get_rank() == 0:
-            where = f" of {stop.folder}" if stop.first else ""
-            command = "the same command" if stop.first else f"\n  regard train {task} --resume --out {stop.folder}"
+            where = f" of {stop.folder}" if stop.in_warm_start else ""
+            command = (
+                "the same command" if stop.in_warm_start else f"\n  regard train {task} --resume --out {stop.folder}"
+            )
             print(
                 f"regard: stopped at step {stop.step}{where}; nothing is lost. Resume with {command}", file=sys.stderr
             )
