@@ -46,7 +46,7 @@ def ask(
     for line in filter(None, map(str.strip, sys.stdin)):
         try:
             _print_answer(model.ask(line, abstain=abstain, near=near), json_)
-        except UserError as error:  # go on with the next question
+        except UserError as error:  # continue with the next question
             print(json.dumps({"question": line, "error": str(error)}) if json_ else f"regard: {error}", flush=True)
 
 

@@ -92,7 +92,7 @@ def numbers(
     target: Annotated[str, typer.Option(help="Language of the target.")] = "fr",
     seed: Seed = 0,
 ) -> None:
-    """Numbers spelled out in two languages, for `regard train translate`.
+    """Numbers in words, in two languages, for `regard train translate`.
 
     \b
     Example:

@@ -17,7 +17,7 @@ from regard.cli.common import Imports, Json, RunFolder, Seed, check_utf8, open_r
 from regard.errors import UserError
 
 STDIN_BATCH = 64
-"""Lines of standard input that are translated together, if so many are waiting."""
+"""Largest number of lines of standard input that are translated together."""
 FILE_BATCH = 1024
 """Lines of a file that are sorted by length and translated together."""
 

@@ -1,4 +1,4 @@
-"""The demonstration: reviews whose deciding words are known, three models, one table, one report. Needs no download."""
+"""The reviews demo: train three models on generated reviews whose decisive words are known, and write a report."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table as Grid
+from rich.table import Table as TerminalTable
 
 from regard.data.read_table import Table
 from regard.data.synthetic.reviews import Review, generate_reviews
 from regard.errors import UserError
-from regard.pages import training_report
-from regard.pages.schema import checked
-from regard.pages.word_layout import even_share
+from regard.pages.schema import check_look
+from regard.pages.training_report import render_report
+from regard.pages.word_layout import uniform_evidence_fraction
 from regard.tasks.classify.run import Classifier
 from regard.tasks.train import train
 from regard.training import environment
@@ -36,39 +36,49 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "data": {"batch_tokens": 2048, "valid_fraction": 0.05},
     },
 }
-MEASURED = 300  # test reviews on which the attention is compared with the evidence
+NUM_EVIDENCE = 300
+"""Test reviews on which the attention on the decisive words is measured."""
 COLUMNS = [
-    {"key": "model", "title": "model", "format": "text", "best": None, "explain": "what was trained"},
-    {"key": "accuracy", "title": "accuracy", "format": "percent", "best": "max", "explain": "on unseen reviews"},
+    {"key": "model", "title": "model", "format": "text", "best": None, "explain": "model that was trained"},
+    {"key": "accuracy", "title": "accuracy", "format": "percent", "best": "max", "explain": "on test reviews"},
     {
         "key": "evidence",
-        "title": "attention on the evidence",
+        "title": "attention on decisive words",
         "format": "percent",
         "best": "max",
-        "explain": f"share of the attention that falls on the deciding words, mean of {MEASURED} unseen reviews",
+        "explain": f"fraction of the attention on the decisive words, mean of {NUM_EVIDENCE} test reviews",
     },
-    {"key": "parameters", "title": "parameters", "format": "int", "best": "min", "explain": "trained numbers"},
+    {"key": "parameters", "title": "parameters", "format": "int", "best": "min", "explain": "number of parameters"},
     {"key": "seconds", "title": "seconds", "format": "seconds", "best": "min", "explain": "training"},
 ]
 
 
-def demo(out: Path, *, reviews: int = 24_000, seed: int = 0) -> dict[str, Any]:
-    """Train, measure, print the table and write `out`/report.html."""
+def run_reviews_demo(out: Path, *, num_reviews: int = 24_000, seed: int = 0) -> dict[str, Any]:
+    """Train the models, print a table and write `out`/report.html.
+
+    Args:
+        out: Folder of the runs and the report.
+        num_reviews: Number of reviews to generate; a sixth of them are for testing.
+        seed: Seed of the reviews and of the training.
+
+    Returns:
+        The rows of the table and the path of the report.
+    """
     if out.exists() and not (out / "demo.json").exists() and any(out.iterdir()):
-        raise UserError(f"{out} is not empty and not a demo; name another folder for --out")
-    begun = time.perf_counter()
+        raise UserError(f"{out} is not empty and does not contain a demo; choose another folder with --out")
+    start = time.perf_counter()
     console = Console()
-    made = generate_reviews(reviews, seed)
-    cut = len(made) * 5 // 6
-    known, unseen = made[:cut], made[cut:]
-    console.print(f"{len(known):,} generated reviews to train on, {len(unseen):,} to measure on; for example:")
-    console.print(f"  {known[0].text!r} -> {known[0].label}", markup=False, highlight=False)
-    rows, runs, curves, even = [], {}, [], 0.0
+    reviews = generate_reviews(num_reviews, seed)
+    split = len(reviews) * 5 // 6
+    train_reviews, test = reviews[:split], reviews[split:]
+    console.print(f"{len(train_reviews):,} generated training reviews, {len(test):,} test reviews; for example:")
+    console.print(f"  {reviews[0].text!r} -> {reviews[0].label}", markup=False, highlight=False)
+    rows, runs, curves, uniform = [], {}, [], 0.0
     for name, title in MODELS.items():
         console.rule(title)
         run = train(
             "classify",
-            _table(known),
+            _to_table(train_reviews),
             model=name,
             out=out / name,
             overwrite=True,
@@ -76,46 +86,46 @@ def demo(out: Path, *, reviews: int = 24_000, seed: int = 0) -> dict[str, Any]:
             settings=SETTINGS[name],
         )
         runs[name] = run
-        share = None
+        fraction = None
         if name != "tfidf":
-            share, even = on_evidence(run, unseen[:MEASURED])
+            fraction, uniform = measure_evidence(run, test[:NUM_EVIDENCE])
         rows.append(
             {
                 "model": f"{title} ({name})",
-                "accuracy": run.evaluate(_table(unseen))["accuracy"],
-                "evidence": share,
+                "accuracy": run.evaluate(_to_table(test))["accuracy"],
+                "evidence": fraction,
                 "parameters": run.config["parameters"],
                 "seconds": run.config["seconds"],
             }
         )
-        curves += _curve(out / name, title)
-    shown = _report(rows, runs, curves, unseen, even, seed)
+        curves += _read_curve(out / name, title)
+    report = _build_report(rows, runs, curves, test, uniform, seed)
     page = out / "report.html"
-    page.write_text(training_report.page(shown), encoding="utf-8")
+    page.write_text(render_report(report), encoding="utf-8")
     (out / "demo.json").write_text(
-        json.dumps({"rows": rows, "even": even, "machine": environment.describe()}, indent=2)
+        json.dumps({"rows": rows, "uniform": uniform, "machine": environment.describe_machine()}, indent=2)
     )
-    _print(console, rows, even)
-    console.print(f"{time.perf_counter() - begun:.0f} seconds in all. Report: {page}", highlight=False)
+    _print_table(console, rows, uniform)
+    console.print(f"{time.perf_counter() - start:.0f} seconds in total. Report: {page}", highlight=False)
     return {"rows": rows, "report": str(page)}
 
 
-def _table(reviews: list[Review]) -> Table:
+def _to_table(reviews: list[Review]) -> Table:
     texts, labels = [r.text for r in reviews], [r.label for r in reviews]
     return Table(texts, labels, [], hashlib.sha256("\n".join(texts).encode()).hexdigest(), len(texts))
 
 
-def on_evidence(run: Classifier, reviews: list[Review]) -> tuple[float, float]:
-    """The mean share of the attention on the deciding words, and the share if it were spread evenly over the tokens."""
-    shares, even = [], []
+def measure_evidence(run: Classifier, reviews: list[Review]) -> tuple[float, float]:
+    """Mean fraction of the attention on the decisive words, and the same for uniform attention over the tokens."""
+    fractions, uniform = [], []
     for review in reviews:
-        seen = run.look(review.text, evidence=review.evidence, faithful=False).data
-        shares.append(seen["evidence_share"])
-        even.append(even_share(checked({**seen, "maps": []})))
-    return float(np.mean(shares)), float(np.mean(even))
+        data = run.look(review.text, evidence=review.evidence, faithful=False).data
+        fractions.append(data["evidence_fraction"])
+        uniform.append(uniform_evidence_fraction(check_look({**data, "maps": []})))
+    return float(np.mean(fractions)), float(np.mean(uniform))
 
 
-def _curve(folder: Path, title: str) -> list[dict[str, Any]]:
+def _read_curve(folder: Path, title: str) -> list[dict[str, Any]]:
     log = folder / "metrics.jsonl"
     if not log.is_file():
         return []
@@ -124,30 +134,30 @@ def _curve(folder: Path, title: str) -> list[dict[str, Any]]:
     return [{"name": title, "x": [p["step"] for p in valid], "y": [p["valid"]["accuracy"] for p in valid]}]
 
 
-def _report(
+def _build_report(
     rows: list[dict[str, Any]],
     runs: dict[str, Classifier],
     curves: list[dict[str, Any]],
-    unseen: list[Review],
-    even: float,
+    test: list[Review],
+    uniform: float,
     seed: int,
 ) -> dict[str, Any]:
     examples = [
-        {**run.look(r.text, evidence=r.evidence).data, "title": f"review {i + 1}, truly {r.label}"}
-        for i, r in enumerate(unseen[:3])
+        {**run.look(r.text, evidence=r.evidence).data, "title": f"review {i + 1}, labeled {r.label}"}
+        for i, r in enumerate(test[:3])
         for name, run in runs.items()
         if name != "tfidf"
     ]
     best = max(rows, key=lambda row: row["accuracy"])
-    bag = rows[0]["accuracy"]
+    baseline = rows[0]["accuracy"]
     lead = (
-        f"Only one sentence of each review says what its writer thinks of the thing reviewed; the others hold "
-        f"details and opinions that do not count. The {best['model']} names {best['accuracy']:.1%} of the unseen "
-        f"reviews rightly, the bag of words {bag:.1%}. If attention were spread evenly, {even:.1%} of it would "
-        f"fall on the deciding words."
+        f"Only one sentence of each review gives the opinion that decides its class; the others have details and "
+        f"opinions about something else. The {best['model']} has an accuracy of {best['accuracy']:.1%} on the test "
+        f"reviews, the bag of words {baseline:.1%}. Uniform attention would put {uniform:.1%} of its weight on the "
+        f"decisive words."
     )
     return {
-        "title": "What do they look at?",
+        "title": "What do the models attend to?",
         "lead": lead,
         "table": {"columns": COLUMNS, "rows": rows},
         "curves": curves,
@@ -155,25 +165,28 @@ def _report(
         "curve_y": "accuracy",
         "examples": examples,
         "settings": {
-            "reviews": len(unseen) * 6,
+            "reviews": len(test) * 6,
             "seed": seed,
             **{f"{k}": json.dumps(v) for k, v in SETTINGS.items() if v},
         },
-        "machine": environment.describe(),
+        "machine": environment.describe_machine(),
         "notes": [
-            "The reviews are generated (regard/data/reviews.py). One run of each: small differences mean nothing.",
+            "The reviews are generated (regard/data/synthetic/reviews.py). Each model was trained "
+            "once: small differences mean nothing.",
             (
-                "The settings of the attention models and the number of reviews were chosen by trying a few on reviews "
-                "of this generator, the measured ones among them; the bag of words has its defaults."
+                "The settings of the attention models and the number of reviews were tuned on generated reviews, "
+                "including the test reviews; the bag of words has default settings."
             ),
         ],
     }
 
 
-def _print(console: Console, rows: list[dict[str, Any]], even: float) -> None:
-    grid = Grid("model", "accuracy", "attention on the evidence", "parameters", "seconds")
+def _print_table(console: Console, rows: list[dict[str, Any]], uniform: float) -> None:
+    table = TerminalTable("model", "accuracy", "attention on decisive words", "parameters", "seconds")
     for row in rows:
-        share = "-" if row["evidence"] is None else f"{row['evidence']:.1%}"
-        grid.add_row(row["model"], f"{row['accuracy']:.1%}", share, f"{row['parameters']:,}", f"{row['seconds']:.0f}")
-    console.print(grid)
-    console.print(f"(spread evenly, {even:.1%} of the attention would fall on the evidence)", highlight=False)
+        evidence = "-" if row["evidence"] is None else f"{row['evidence']:.1%}"
+        table.add_row(
+            row["model"], f"{row['accuracy']:.1%}", evidence, f"{row['parameters']:,}", f"{row['seconds']:.0f}"
+        )
+    console.print(table)
+    console.print(f"(uniform attention would put {uniform:.1%} of its weight on the decisive words)", highlight=False)
