@@ -22,16 +22,15 @@ from typing import Any
 import torch
 from timing import machine, peak_memory
 
-from regard.explain.build import seen_by
-from regard.explain.word_subjects import Reading, Vector
+from regard.explain.build import build_look
+from regard.explain.token_explainers import EmbeddingExplainer, PromptText
 from regard.inspect import record
 from regard.models.bert import BASE, BERT
-from regard.tasks.classify.look import Look
 
 SPREAD = 3.0  # queries and keys are larger by it than fresh ones: scores then spread by about 3, as in trained models
 
 
-def subject(tokens: int, spread: float) -> Vector:
+def subject(tokens: int, spread: float) -> EmbeddingExplainer:
     """The model with so many tokens before it."""
     torch.manual_seed(0)
     net = BERT(BASE).eval()
@@ -44,22 +43,22 @@ def subject(tokens: int, spread: float) -> Vector:
         places.append({"text": word, "start": at, "end": at + len(word), "word": number, "special": False})
         at += len(word) + 1
     ids = torch.randint(1000, BASE.vocab, (tokens,)).tolist()
-    return Vector(net, Reading(" ".join(words), ids, places, str, lambda w: None), name="bert")
+    return EmbeddingExplainer(net, PromptText(" ".join(words), ids, places, str, lambda w: None), name="bert")
 
 
-def memory(asked: Vector) -> dict[str, Any]:
+def memory(asked: EmbeddingExplainer) -> dict[str, Any]:
     """Bytes held at most by a forward pass, and by one that is recorded."""
     ids, mask = asked.ids[None], torch.ones(1, len(asked.tokens), dtype=torch.bool)
     kept: list[Any] = []
 
     @torch.no_grad()
     def plain() -> None:
-        asked.net.states(ids, mask=mask)  # type: ignore[operator]
+        asked.model.hidden_states(ids, mask=mask)  # type: ignore[operator]
 
     @torch.no_grad()
     def recorded() -> None:
-        with record(asked.net) as seen:
-            asked.net.states(ids, mask=mask)  # type: ignore[operator]
+        with record(asked.model) as seen:
+            asked.model.hidden_states(ids, mask=mask)  # type: ignore[operator]
         kept.append(seen)
 
     plain()
@@ -101,7 +100,7 @@ def main() -> None:
         asked = subject(tokens, SPREAD)
         row: dict[str, Any] = {"memory": memory(asked)}
         start = time.perf_counter()
-        look = Look(seen_by(asked, faithful=False, heads=False))
+        look = build_look(asked, faithful=False)
         with tempfile.TemporaryDirectory() as folder:
             page = look.save(Path(folder) / "look.html")
             row["write_seconds"] = round(time.perf_counter() - start, 2)

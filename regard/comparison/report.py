@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from regard.comparison import formatting, pareto, recommendation
+from regard.comparison import formatting, recommendation
 from regard.comparison.disagreement import EMPTY, disagreements
+from regard.comparison.pareto import pareto_front
 from regard.comparison.plan import Plan, score_of
 from regard.comparison.results import measure_of
-from regard.pages.assets import document
-from regard.pages.learning_curves import drawing
-from regard.pages.results_table import Cell, cells
-from regard.pages.training_report import HERE as REPORT
-from regard.pages.training_report import documents, flat
+from regard.pages.assets import render_document
+from regard.pages.plots import line_plot, pareto_plot
+from regard.pages.results_table import Cell, format_table
+from regard.pages.training_report import flatten, group_by_text
 from regard.tasks.comparison import Measure, get_comparison
 
 HERE = Path(__file__).parent / "templates"
@@ -74,9 +74,9 @@ def page(plan: Plan, found: dict[str, Any], out: Path) -> str:
     measure, shown = measure_of(plan.asked), table(plan, found)
     curves, title, axis = learning(plan, found, out)
     differ, trouble = _differ(plan, found, out)
-    return document(
+    return render_document(
         "compare.html.j2",
-        folders=(HERE, REPORT),
+        folders=(HERE,),
         css=["theme.css", "text.css", "report.css", "compare.css"],
         js=["hover.js"],
         title=f"{len(found['rows'])} designs for {plan.asked.task}",
@@ -86,21 +86,21 @@ def page(plan: Plan, found: dict[str, Any], out: Path) -> str:
         pairs=[_pair(pair, found, measure) for pair in found["pairs"]],
         fronts=[_front(found, measure, *cost) for cost in COSTS if all(row[cost[0]] for row in found["rows"])],
         curve_title=title,
-        wide=drawing(curves, x_label=axis, y_label=title, width=860) if curves else "",
-        narrow=drawing(curves, x_label=axis, y_label=title, width=370) if curves else "",
+        wide=line_plot(curves, x_label=axis, y_label=title, width=860),
+        narrow=line_plot(curves, x_label=axis, y_label=title, width=370),
         disagree=differ["matrix"],
         sentences=differ["sentences"],
         examples=[{**one, "models": _models(one["looks"])} for one in differ["examples"]],
         failures=found["failures"],
         left_out=found["left_out"],
-        facts=[("How it was done", flat(_done(plan, found))), ("Machine", flat(found["machine"]))],
+        facts=[("How it was done", flatten(_done(plan, found))), ("Machine", flatten(found["machine"]))],
         notes=[*_notes(plan, found), *trouble],
     )
 
 
 def _rounded(shown: dict[str, Any], rows: list[dict[str, Any]], measure: Measure) -> list[list[Cell]]:
     """The cells, with the measure rounded as its interval is."""
-    made, at = cells(shown), [column["key"] for column in shown["columns"]].index("mean") if rows else 0
+    made, at = format_table(shown), [column["key"] for column in shown["columns"]].index("mean") if rows else 0
     for cell_row, row in zip(made, rows, strict=True):
         text = formatting.shown(row["mean"], measure.format, row["high"] - row["low"])
         cell_row[at] = dataclasses.replace(cell_row[at], text=text)
@@ -117,7 +117,7 @@ def _differ(plan: Plan, found: dict[str, Any], out: Path) -> tuple[dict[str, Any
 
 def _models(looks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What stands side by side: each design with its own text, as translations differ."""
-    return [{**shown[0]["models"][0], "even": shown[0]["even"]} for shown in (documents([look]) for look in looks)]
+    return [{**shown[0]["models"][0], "even": shown[0]["even"]} for shown in (group_by_text([look]) for look in looks)]
 
 
 COSTS = [("seconds", "seconds of training"), ("latency", "seconds of an answer"), ("parameters", "parameters")]
@@ -127,11 +127,11 @@ def _front(found: Mapping[str, Any], measure: Measure, key: str, label: str) -> 
     scale = 100 if measure.format == "percent" else 1
     points = [(r["name"], float(r[key]), scale * r["mean"], scale * r["low"], scale * r["high"]) for r in found["rows"]]
     named = f"{measure.name}, %" if scale == 100 else measure.name
-    how: dict[str, Any] = {"x_label": label, "y_label": named, "better": measure.better}
+    labels, front = {"x_label": label, "y_label": named}, pareto_front(points, measure.better)
     return {
-        "wide": pareto.drawing(points, **how, width=560),
-        "narrow": pareto.drawing(points, **how, width=370),
-        "names": pareto.front(points, measure.better),
+        "wide": pareto_plot(points, front, **labels, width=560),
+        "narrow": pareto_plot(points, front, **labels, width=370),
+        "names": front,
         "label": label,
     }
 

@@ -1,4 +1,4 @@
-"""Pictures as a page shows them: as they are, and not as small as they were read."""
+"""Images inside a page, as data URIs."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import io
 
 import numpy as np
 
-SIDE = 512  # pixels of a picture on a page, at most
+MAX_SIZE = 512  # pixels of an image on a page
 
 
-def side(read: int) -> int:
-    """A multiple of what the model reads, so that cells end where pixels do."""
-    return max(1, SIDE // read) * read
+def display_size(model_size: int) -> int:
+    """Size of an image on a page: a multiple of the model's input, so that grid cells end at pixels."""
+    return max(1, MAX_SIZE // model_size) * model_size
 
 
-def embedded(picture: np.ndarray) -> str:
-    """A picture (height, width, 3) of bytes as an address that holds it."""
+def to_data_uri(image: np.ndarray) -> str:
+    """Encode an image (height, width, 3) of bytes as a JPEG data URI."""
     from PIL import Image
 
     file = io.BytesIO()
-    Image.fromarray(picture).save(file, "JPEG", quality=88)
+    Image.fromarray(image).save(file, "JPEG", quality=88)
     return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode()

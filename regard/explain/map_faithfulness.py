@@ -1,6 +1,8 @@
-"""How far each picture of a page may be believed: the shaded text, every head, the mean and the largest of all heads,
-attention through the layers, and each hop. All share the draws and the words left out, so that many pictures cost
-little more than one; what a picture has of its own is the two texts with and without the words it points at."""
+"""Faithfulness of every attention map on a page: the text, each head, the mean and maximum over heads, rollout, and hops.
+
+Random baselines and leave-one-out predictions are computed once and shared; each map adds two forward passes (top words
+removed, top words only).
+"""
 
 from __future__ import annotations
 
@@ -11,151 +13,164 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.explain.subject import Subject
+from regard.explain.explainer import Explainer
 from regard.inspect import AttentionMap, faithfulness_of_maps
+from regard.inspect.faithfulness import SIGNIFICANT
 
-GOOD = 0.95  # better than chance: better than this share of the draws
-EFFORT = 4e12  # floating-point operations that measuring may take, about
-MOST_PICTURES = 4000
+MAX_FLOPS = 4e12  # of all measurements, about
+MAX_MAPS = 4000
 
 
 @dataclass
-class Judged:
-    """`questions`: the picture of the text, for each question; `without`: what each question's answer is without the
-    word of each token; `instead`: what gradients and leaving out say of the first question, as shares of the text;
-    `sites`: for each map its heads, their mean and maximum; `hops`: each of them."""
+class MapFaithfulness:
+    """Faithfulness reports of a page, as plain data.
 
-    questions: list[dict[str, Any]]
-    without: list[list[float | None]]
-    instead: dict[str, list[float]]
-    sites: list[dict[str, Any] | None]
+    Attributes:
+        targets: Report of the text's weights, for each target.
+        scores_without: For each target, its score without the word of each token; None if not measured.
+        other_attributions: Gradients and leave-one-out of the first target, each summing to one.
+        layers: For each map, the reports of its heads, of their mean and of their maximum; None if not measured.
+        hops: Report of each hop.
+    """
+
+    targets: list[dict[str, Any]]
+    scores_without: list[list[float | None]]
+    other_attributions: dict[str, list[float]]
+    layers: list[dict[str, Any] | None]
     hops: list[dict[str, Any]]
 
 
 @dataclass
-class _Shown:
-    """A picture: where it stands on the page, and its weights (questions, tokens)."""
+class _WeightMap:
+    """Weights (targets, tokens) to measure. `kind` is "text", "hop", "single", "mean" or "max"."""
 
-    place: tuple[str, int, int]
+    kind: str
+    layer: int
     weights: np.ndarray
-    found: list[dict[str, Any]] = field(default_factory=list)
+    reports: list[dict[str, Any]] = field(default_factory=list)
 
 
-def judged(subject: Subject, weights: np.ndarray, found: Sequence[AttentionMap], hops: Sequence[Any] = ()) -> Judged:
-    """`weights` (questions, tokens) are those of the text; `found` the maps of the page."""
-    total, room = len(subject.labels), max(40, int(EFFORT / work(subject)))
-    n = max(1, len(subject.tokens))
-    pictures = [_Shown(("text", 0, 0), weights)]
-    pictures += [_Shown(("hop", 0, i), np.asarray(hop, float)[None]) for i, hop in enumerate(hops)]
-    heads = [shown for i, one in enumerate(found) for shown in _pictures(subject, one, i)]
-    pictures += sorted(heads, key=lambda shown: shown.place[0] == "single")  # heads last: there are most of them
-    pictures = pictures[: max(1, MOST_PICTURES // max(1, total))]
-    slopes = _slopes(subject, max(1, min(20, subject.batch_tokens // (4 * n))), 20 if room > 200 else 10)
-    each = faithfulness_of_maps(
-        subject.predict,
-        [row for shown in pictures for row in shown.weights],
-        subject.words,
-        subject.labels,
-        about=[j for shown in pictures for j in range(len(shown.weights))],
-        erased=total + room // 4,
-        gradients=slopes,
-        said=subject.said,
-        unit=subject.unit,
-        draws=min(40, max(20, room // 6)),
-        most=min(256, max(20, room // 2)),
+def measure_maps(
+    explainer: Explainer, weights: np.ndarray, maps: Sequence[AttentionMap], hops: Sequence[Any] = ()
+) -> MapFaithfulness:
+    """Measure the weights of the text (targets, tokens), every map, and every hop."""
+    num_targets, budget = len(explainer.targets), max(40, int(MAX_FLOPS / estimate_flops(explainer)))
+    n = max(1, len(explainer.tokens))
+    weight_maps = [_WeightMap("text", 0, weights)]
+    weight_maps += [_WeightMap("hop", 0, np.asarray(hop, float)[None]) for hop in hops]
+    heads = [weight_map for i, one in enumerate(maps) for weight_map in _head_maps(explainer, one, i)]
+    weight_maps += sorted(heads, key=lambda one: one.kind == "single")  # single heads last: there are most of them
+    weight_maps = weight_maps[: max(1, MAX_MAPS // max(1, num_targets))]
+    batch_size, steps = max(1, min(20, explainer.batch_tokens // (4 * n))), 20 if budget > 200 else 10
+    gradients = _gradients(explainer, batch_size, steps)
+    results = faithfulness_of_maps(
+        explainer.score_masks,
+        [row for one in weight_maps for row in one.weights],
+        explainer.word_ids,
+        explainer.targets,
+        target_ids=[j for one in weight_maps for j in range(len(one.weights))],
+        num_erased=num_targets + budget // 4,
+        gradients=gradients,
+        score_name=explainer.score_name,
+        unit=explainer.unit,
+        num_random=min(40, max(20, budget // 6)),
+        max_words=min(256, max(20, budget // 2)),
     )
-    at = 0
-    for shown in pictures:
-        shown.found = [_plain(one.as_dict()) for one in each[at : at + len(shown.weights)]]
-        at += len(shown.weights)
-    others = {"gradients": None if slopes is None else np.abs(slopes[0]), f"leaving {subject.unit}s out": each[0].moved}
-    shares = {
-        name: [_short(w) for w in values / values.sum()]
-        for name, values in others.items()
-        if values is not None and values.sum() > 0
+    start = 0
+    for one in weight_maps:
+        end = start + len(one.weights)
+        one.reports = [_compact(result.as_dict()) for result in results[start:end]]
+        start = end
+    others = {
+        "gradients": None if gradients is None else np.abs(gradients[0]),
+        f"leaving {explainer.unit}s out": results[0].effect,
     }
-    bare = [np.full(n, np.nan) if one.without is None else one.without for one in each[:total]]
-    return Judged(
-        questions=[one.as_dict() for one in each[:total]],
-        without=[[None if np.isnan(s) else _short(s) for s in row] for row in bare],
-        instead=shares,
-        sites=[_site(pictures, i) for i in range(len(found))],
-        hops=[shown.found[0] for shown in pictures if shown.place[0] == "hop"],
+    without = [np.full(n, np.nan) if r.score_without is None else r.score_without for r in results[:num_targets]]
+    return MapFaithfulness(
+        targets=[result.as_dict() for result in results[:num_targets]],
+        scores_without=[[None if np.isnan(s) else _round(s) for s in row] for row in without],
+        other_attributions={
+            name: [_round(w) for w in values / values.sum()]
+            for name, values in others.items()
+            if values is not None and values.sum() > 0
+        },
+        layers=[_layer_reports(weight_maps, i) for i in range(len(maps))],
+        hops=[one.reports[0] for one in weight_maps if one.kind == "hop"],
     )
 
 
-def together(each: Sequence[dict[str, Any]], more: str = "") -> dict[str, Any]:
-    """Over all questions: the means, and how many were better than chance."""
-    full = [one for one in each if one["rows"]]
-    if len(full) < 2:
-        return full[0] if full else each[0] if each else {"sentence": "Nothing was asked.", "rows": []}
-    rows = []
-    for name in dict.fromkeys(row["measure"] for one in full for row in one["rows"]):
-        found = [row for one in full for row in one["rows"] if row["measure"] == name]
-        means = {key: float(np.mean([row[key] for row in found])) for key in ("attention", "random", "uniform")}
-        good = sum(row["better_than"] >= GOOD for row in found)
-        explain = f"in the mean of {len(found)} words; better than chance for {good} of them"
-        rows.append({"measure": name, **means, "better_than": good / len(found), "explain": explain})
-    good = sum(any(row["better_than"] >= GOOD for row in one["rows"]) for one in full)
-    faithful = sum("is a faithful explanation" in one["sentence"] for one in full)
+def summarize_faithfulness(reports: Sequence[dict[str, Any]], hint: str = "") -> dict[str, Any]:
+    """Summarize the reports of several targets: mean metrics, and how many targets are better than chance."""
+    measured = [report for report in reports if report["metrics"]]
+    if len(measured) < 2:
+        return measured[0] if measured else reports[0] if reports else {"verdict": "Nothing to explain.", "metrics": []}
+    metrics = []
+    for name in dict.fromkeys(metric["name"] for report in measured for metric in report["metrics"]):
+        values = [metric for report in measured for metric in report["metrics"] if metric["name"] == name]
+        means = {key: float(np.mean([metric[key] for metric in values])) for key in ("attention", "random", "uniform")}
+        good = sum(metric["better_than"] >= SIGNIFICANT for metric in values)
+        description = f"mean of {len(values)} words; better than chance for {good} of them"
+        metrics.append({"name": name, **means, "better_than": good / len(values), "description": description})
+    good = sum(any(metric["better_than"] >= SIGNIFICANT for metric in report["metrics"]) for report in measured)
+    faithful = sum("is a faithful explanation" in report["verdict"] for report in measured)
     if not good:
-        sentence = "For no word here is attention better than chance as an explanation."
+        verdict = "For no word here is attention better than chance as an explanation."
     else:
-        luck = len(full) * (1 - GOOD ** len(rows))
-        sentence = (
-            f"Of {len(full)} words attention explains {faithful} faithfully; for {good} it is better than chance by at "
-            f"least one measure, which by luck alone about {luck:.0f} would be.{more}"
+        expected = len(measured) * (1 - SIGNIFICANT ** len(metrics))
+        verdict = (
+            f"Attention explains {faithful} of {len(measured)} words faithfully; for {good} it is better than chance by "
+            f"at least one metric (about {expected:.0f} expected at random).{hint}"
         )
-    return {"sentence": sentence, "rows": rows}
+    return {"verdict": verdict, "metrics": metrics}
 
 
-def work(subject: Subject) -> float:
-    """Operations of one pass over the text, about: two for each weight and token."""
-    parameters = sum(p.numel() for p in subject.net.parameters())
-    tables = sum(m.weight.numel() for m in subject.net.modules() if isinstance(m, torch.nn.Embedding))
-    return 2.0 * max(1, len(subject.tokens)) * max(parameters - tables, 1) + 1e6
+def estimate_flops(explainer: Explainer) -> float:
+    """FLOPs of one forward pass, about: two per parameter and token."""
+    parameters = sum(p.numel() for p in explainer.model.parameters())
+    embeddings = sum(m.weight.numel() for m in explainer.model.modules() if isinstance(m, torch.nn.Embedding))
+    return 2.0 * max(1, len(explainer.tokens)) * max(parameters - embeddings, 1) + 1e6
 
 
-def _pictures(subject: Subject, found: AttentionMap, site: int) -> list[_Shown]:
-    """The rows that answer each question, of every head and of all together; none where what is regarded cannot be
-    taken away."""
-    heads = found.weights.double().numpy()
+def _head_maps(explainer: Explainer, attention_map: AttentionMap, layer: int) -> list[_WeightMap]:
+    """Rows of the targets, of every head and of all heads together; none if the columns cannot be removed."""
+    heads = attention_map.weights.double().numpy()
     kinds = {"single": heads}
     if len(heads) > 1:
         kinds |= {"mean": heads.mean(0, keepdims=True), "max": heads.max(0, keepdims=True)}
-    asked = subject.asking(found.rows, heads.shape[1])
-    made = []
+    target_rows = explainer.target_rows(attention_map.rows, heads.shape[1])
+    result = []
     for kind, weights in kinds.items():
-        rows = np.stack([weights[:, row].mean(1) for row in asked], 1)  # (heads, questions, columns)
-        whole = subject.spread(found.columns, rows)
-        if whole is not None:
-            made += [_Shown((kind, site, head), one) for head, one in enumerate(whole)]
-    return made
+        rows = np.stack([weights[:, row].mean(1) for row in target_rows], 1)  # (heads, targets, columns)
+        token_weights = explainer.token_weights(attention_map.columns, rows)
+        if token_weights is not None:
+            result += [_WeightMap(kind, layer, head) for head in token_weights]
+    return result
 
 
-def _site(pictures: Sequence[_Shown], site: int) -> dict[str, Any] | None:
-    mine = [shown for shown in pictures if shown.place[0] not in ("text", "hop") and shown.place[1] == site]
-    if not mine:
+def _layer_reports(weight_maps: Sequence[_WeightMap], layer: int) -> dict[str, Any] | None:
+    own = [one for one in weight_maps if one.kind not in ("text", "hop") and one.layer == layer]
+    if not own:
         return None
-    by_kind: dict[str, Any] = {"single": [_plain(together(s.found)) for s in mine if s.place[0] == "single"]}
-    return by_kind | {s.place[0]: _plain(together(s.found)) for s in mine if s.place[0] != "single"}
+    reports = [(one.kind, _compact(summarize_faithfulness(one.reports))) for one in own]
+    by_kind: dict[str, Any] = {"single": [report for kind, report in reports if kind == "single"]}
+    return by_kind | {kind: report for kind, report in reports if kind != "single"}
 
 
-def _slopes(subject: Subject, rows: int, steps: int) -> list[np.ndarray] | None:
-    """What the gradients say, where the model can be asked for them."""
+def _gradients(explainer: Explainer, batch_size: int, steps: int) -> list[np.ndarray] | None:
+    """Integrated gradients of each target, if the model supports them."""
     try:
-        found = subject.slopes(rows=rows, steps=steps)
+        gradients = explainer.gradients(batch_size=batch_size, steps=steps)
     except NotImplementedError:  # a kernel without a backward pass
         return None
-    return None if found is None else list(found.reshape(len(subject.labels), -1).double().numpy())
+    return None if gradients is None else list(gradients.reshape(len(explainer.targets), -1).double().numpy())
 
 
-def _plain(one: dict[str, Any]) -> dict[str, Any]:
-    """Without what is the same for all, and as short as numbers may be: a page has hundreds."""
+def _compact(report: dict[str, Any]) -> dict[str, Any]:
+    """Without descriptions and with rounded numbers: a page has hundreds of reports."""
     keys = ("attention", "random", "uniform", "better_than")
-    rows = [{"measure": row["measure"], **{key: _short(row[key]) for key in keys}} for row in one["rows"]]
-    return {"sentence": one["sentence"], "rows": rows}
+    metrics = [{"name": metric["name"], **{key: _round(metric[key]) for key in keys}} for metric in report["metrics"]]
+    return {"verdict": report["verdict"], "metrics": metrics}
 
 
-def _short(value: float) -> float:
+def _round(value: float) -> float:
     return float(f"{value:.5g}")

@@ -1,7 +1,7 @@
-"""Where it is known which words decide: how much of them attention found.
+"""How much of the known evidence attention found, for texts in which the deciding words are known.
 
-share     the part of the attention that falls on them
-found     how many of the k deciding words are among the k most attended to; by chance k²/n would be
+fraction     fraction of the attention that falls on the evidence
+found        how many of the k evidence words are among the k most attended words; k²/n at random
 """
 
 from __future__ import annotations
@@ -15,37 +15,36 @@ from regard.errors import UserError, did_you_mean
 Span = tuple[int, int]
 
 
-def spans_of(text: str, phrases: Sequence[str]) -> list[Span]:
-    """Where these words stand in the text, each as often as it does; small and large letters are the same."""
-    found: list[Span] = []
+def find_spans(text: str, phrases: Sequence[str]) -> list[Span]:
+    """Character spans of every occurrence of the phrases, ignoring case."""
+    spans: list[Span] = []
     for phrase in phrases:
         inner = r"\s+".join(map(re.escape, phrase.split()))
-        edges = ("\\b" if phrase[:1].isalnum() else "") + inner + ("\\b" if phrase[-1:].isalnum() else "")
-        here = [match.span() for match in re.finditer(edges, text, re.IGNORECASE)] if inner else []
-        if not here:
-            raise UserError(f"the text has no {phrase!r}, which is to be the evidence; {did_you_mean(phrase, text.split())}")
-        found += here
-    return sorted(set(found))
+        pattern = ("\\b" if phrase[:1].isalnum() else "") + inner + ("\\b" if phrase[-1:].isalnum() else "")
+        matches = [match.span() for match in re.finditer(pattern, text, re.IGNORECASE)] if inner else []
+        if not matches:
+            raise UserError(f"the evidence {phrase!r} is not in the text; {did_you_mean(phrase, text.split())}")
+        spans += matches
+    return sorted(set(spans))
 
 
-def compared(data: dict[str, Any], spans: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """The data of a look, with the evidence and how much of it was found; as it was where nothing has a weight."""
+def add_evidence(data: dict[str, Any], spans: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """Add evidence spans and how much of them attention found to a look's data; unchanged if it has no weights."""
     weights = data.get("weights")
     if weights is None:
         return data
-    inside = [any(t["start"] < b and a < t["end"] for a, b in spans) for t in data["tokens"]]
-    total = sum(weights)
-    share = sum(w for w, known in zip(weights, inside, strict=True) if known) / max(total, 1e-12)
+    is_evidence = [any(t["start"] < end and start < t["end"] for start, end in spans) for t in data["tokens"]]
+    fraction = sum(w for w, inside in zip(weights, is_evidence, strict=True) if inside) / max(sum(weights), 1e-12)
     by_word: dict[Any, float] = {}
-    deciding = set()
-    for number, (token, weight, known) in enumerate(zip(data["tokens"], weights, inside, strict=True)):
+    evidence_words = set()
+    for index, (token, weight, inside) in enumerate(zip(data["tokens"], weights, is_evidence, strict=True)):
         if token["special"]:
             continue
-        word = number if token["word"] is None else ("word", token["word"])
+        word = index if token["word"] is None else ("word", token["word"])
         by_word[word] = by_word.get(word, 0.0) + weight
-        if known:
-            deciding.add(word)
-    k = len(deciding)
-    most = set(sorted(by_word, key=lambda word: -by_word[word])[:k])
-    found = {"of": k, "found": len(most & deciding), "chance": k * k / max(1, len(by_word))}
-    return data | {"evidence": [list(span) for span in spans], "evidence_share": share, "evidence_found": found}
+        if inside:
+            evidence_words.add(word)
+    k = len(evidence_words)
+    top_words = set(sorted(by_word, key=lambda word: -by_word[word])[:k])
+    recall = {"total": k, "found": len(top_words & evidence_words), "random": k * k / max(1, len(by_word))}
+    return data | {"evidence": [list(span) for span in spans], "evidence_fraction": fraction, "evidence_recall": recall}

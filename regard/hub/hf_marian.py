@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.hub import hf_config
 from regard.hub import tensor_map as p
-from regard.models.marian import MarianConfig, Marian
+from regard.models.marian import Marian, MarianConfig
 
 MODEL = Marian
 PREFIX = "model."

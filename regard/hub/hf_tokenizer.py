@@ -10,7 +10,7 @@ from typing import Any
 import tokenizers as tk
 
 from regard.errors import UserError
-from regard.explain.word_subjects import Reading
+from regard.explain.token_explainers import PromptText
 from regard.hub.sentencepiece import unigram
 
 ENDS = ("<|endoftext|>", "</s>")
@@ -83,11 +83,11 @@ class Reader:
         core = unigram(files[0]) if files else self.core
         return [self.table.get(piece, self.unknown) for piece in core.encode(text).tokens]
 
-    def reading(self, text: str, most: int | None = None) -> tuple[Reading, bool]:
+    def reading(self, text: str, most: int | None = None) -> tuple[PromptText, bool]:
         ids, tokens, cut = self.read(text, most)
         if not any(not t["special"] for t in tokens):
             raise UserError("there is nothing to look at: the text is empty")
-        return Reading(text, ids, tokens, self.word, self.find, never=self.never), cut
+        return PromptText(text, ids, tokens, self.word, self.find, banned_ids=self.never), cut
 
     @property
     def never(self) -> tuple[int, ...]:

@@ -18,17 +18,17 @@ import torch
 from torch import nn
 
 from regard.errors import UserError
-from regard.explain.build import seen_by
-from regard.explain.interventions import Change
-from regard.explain.seq2seq_subject import Pair, Side
-from regard.explain.subject import Subject
-from regard.explain.word_subjects import Missing, Next, Reading, Vector
+from regard.explain.build import build_look
+from regard.explain.explainer import Explainer
+from regard.explain.interventions import Intervention
+from regard.explain.look_result import Look
+from regard.explain.seq2seq_explainer import Seq2SeqExplainer, TokenizedText
+from regard.explain.token_explainers import EmbeddingExplainer, MaskedTokenExplainer, NextTokenExplainer, PromptText
 from regard.hub import load_folder, save_folder
 from regard.hub.hf_folder import Info
 from regard.hub.hf_tokenizer import Reader
 from regard.hub.imported_folder import SIDE, load, side_files
 from regard.hub.token_loss import measuring
-from regard.tasks.classify.look import Look
 
 LONGEST = 128  # tokens of a translation
 
@@ -61,25 +61,24 @@ class Imported:
         return int(found) if self.info.family in ("bert", "gpt2") and found else 512
 
     def look(
-        self, text: str, *, label: str | None = None, faithful: bool = True, changes: Sequence[Change | str] = ()
+        self, text: str, *, label: str | None = None, faithful: bool = True, what_if: Sequence[Intervention | str] = ()
     ) -> Look:
         """As runs of our own are looked at."""
         asked, notes = self.subject(text, label)
-        data = seen_by(asked, faithful=faithful, heads=faithful, changes=changes, notes=notes)
-        return Look({**data, "translation": asked.target.text} if isinstance(asked, Pair) else data)
+        return build_look(asked, faithful=faithful, interventions=what_if, notes=notes)
 
     def predict(self, text: str) -> dict[str, Any]:
         """The likeliest next or missing words with their chances, the translation, or the vector."""
         asked, _ = self.subject(text)
-        if isinstance(asked, Pair):
+        if isinstance(asked, Seq2SeqExplainer):
             return {"translation": asked.target.text}
-        if isinstance(asked, Vector):
+        if isinstance(asked, EmbeddingExplainer):
             with torch.no_grad():
                 mask = torch.ones(1, len(asked.tokens), dtype=torch.bool)
-                return {"vector": asked._mean(asked.ids[None], mask)[0].tolist()}
-        return {"label": asked.labels[0], "probabilities": asked.chances()}
+                return {"vector": asked._embed(asked.ids[None], mask)[0].tolist()}
+        return {"label": asked.targets[0], "probabilities": asked.probabilities()}
 
-    def subject(self, text: str, label: str | None = None) -> tuple[Subject, list[str]]:
+    def subject(self, text: str, label: str | None = None) -> tuple[Explainer, list[str]]:
         """The model with a text before it, and what is to be said of it."""
         if not text.strip():
             raise UserError("there is nothing to look at: the text is empty")
@@ -93,7 +92,7 @@ class Imported:
         if cut:
             notes.append(f"The text has more than {self.most} tokens; only the first {self.most} were read.")
         if self.info.family == "gpt2":
-            return Next(self.net, reading, label=label, **known), notes
+            return NextTokenExplainer(self.net, reading, label=label, **known), notes
         return self._bert(reading, label, notes, known), notes
 
     def measuring(self, files: Sequence[str | Path], rows: int) -> Callable[[], dict[str, float]]:
@@ -130,7 +129,7 @@ class Imported:
         ids = self.reader.said(text, self.folder)
         return ids if ids[-1:] == [self.end] else [*ids, self.end]
 
-    def _bert(self, reading: Reading, label: str | None, notes: list[str], known: dict[str, str]) -> Subject:
+    def _bert(self, reading: PromptText, label: str | None, notes: list[str], known: dict[str, str]) -> Explainer:
         mask = self.reader.core.token_to_id("[MASK]")
         places = [i for i, id in enumerate(reading.ids) if id == mask] if mask is not None else []
         if places and self.headless:
@@ -138,12 +137,12 @@ class Imported:
         if places:
             if len(places) > 1:
                 notes.append(f"The text has {len(places)} [MASK]s; the first is asked about.")
-            return Missing(self.net, reading, places[0], label=label, **known)
+            return MaskedTokenExplainer(self.net, reading, places[0], label=label, **known)
         if label is not None:
             raise UserError("a word is asked about at a [MASK], and the text has none (or the model no head for it)")
-        return Vector(self.net, reading, **known)
+        return EmbeddingExplainer(self.net, reading, **known)
 
-    def _pair(self, text: str, notes: list[str], known: dict[str, str]) -> Pair:
+    def _pair(self, text: str, notes: list[str], known: dict[str, str]) -> Seq2SeqExplainer:
         ids, tokens, cut = self.reader.read(text, self.most)
         if cut:
             notes.append(f"The source has more than {self.most} tokens; only the first {self.most} were read.")
@@ -155,8 +154,8 @@ class Imported:
         notes.append("The first line is the source, the second what the model makes of it, greedily.")
         if not whole.strip():
             notes.append("What the model makes of it is empty, so that no word can be asked about.")
-        sides = Side(text, ids, tokens), Side(whole, [*said, end], shown)
-        return Pair(self.net, *sides, begin=begin, first="<start>", empty=end, **known)
+        sides = TokenizedText(text, ids, tokens), TokenizedText(whole, [*said, end], shown)
+        return Seq2SeqExplainer(self.net, *sides, bos_id=begin, bos_token="<start>", empty_id=end, **known)
 
 
 def _first(config: dict[str, Any], *keys: str, default: int) -> int:
@@ -169,7 +168,7 @@ def greedy(
     net: Any, source: Sequence[int], *, begin: int, end: int, never: Sequence[int], longest: int = LONGEST
 ) -> list[int]:
     """The likeliest word each time, until the end."""
-    read = net.read(net.encode(torch.tensor([list(source)])))
+    read = net.project_source(net.encode(torch.tensor([list(source)])))
     past, word, said = None, begin, list[int]()
     while len(said) < longest:
         logits, past = net.step(torch.tensor([[word]]), past, read)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from regard.data import parallel_text
 from regard.errors import UserError
-from regard.explain.subject import padded
+from regard.explain.explainer import pad_ids
 
 if TYPE_CHECKING:
     from regard.hub.imported_model import Imported
@@ -70,7 +70,7 @@ def _lines(model: Imported, file: str | Path, rows: int) -> list[Batch]:
 
 def _batch(net: Any, rows: Sequence[tuple[list[int], list[int]]], mask_id: int | None) -> Batch:
     """Without a mask each token is asked from the place before it."""
-    block, mask = padded([torch.tensor(ids) for ids, _ in rows], 0)
+    block, mask = pad_ids([torch.tensor(ids) for ids, _ in rows], 0)
     words = torch.tensor([ids[place] for ids, places in rows for place in places])
     if mask_id is not None:
         for i, (_, places) in enumerate(rows):
@@ -79,7 +79,7 @@ def _batch(net: Any, rows: Sequence[tuple[list[int], list[int]]], mask_id: int |
     at = torch.tensor([i * wide + place - back for i, (_, places) in enumerate(rows) for place in places])
 
     def said() -> Tensor:
-        found = net(block, mask=mask, places=at)
+        found = net(block, mask=mask, logits_at=at)
         return found[0] if isinstance(found, tuple) else found
 
     return said, words
@@ -94,7 +94,7 @@ def _pairs(model: Imported, files: Sequence[str | Path], rows: int) -> list[Batc
 
 
 def _pair_batch(net: Any, rows: Sequence[tuple[list[int], list[int]]], begin: int) -> Batch:
-    source, source_mask = padded([torch.tensor(a) for a, _ in rows], 0)
-    target, mask = padded([torch.tensor(b) for _, b in rows], 0)
+    source, source_mask = pad_ids([torch.tensor(a) for a, _ in rows], 0)
+    target, mask = pad_ids([torch.tensor(b) for _, b in rows], 0)
     before = torch.cat((torch.full((len(rows), 1), begin), target[:, :-1]), 1)
     return lambda: net(source, before, source_mask=source_mask)[mask], target[mask]

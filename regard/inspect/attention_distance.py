@@ -1,7 +1,7 @@
 """How far heads attend: the fraction of their attention at each distance, and the mean distance.
 
-    fraction(d) = 1/q Σ_i a_{i, i+d}         d < 0: keys before the query, d > 0: keys after it
-    mean        = Σ_d |d| fraction(d)
+fraction(d) = 1/q Σ_i a_{i, i+d}         d < 0: keys before the query, d > 0: keys after it
+mean        = Σ_d |d| fraction(d)
 """
 
 from __future__ import annotations

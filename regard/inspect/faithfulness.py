@@ -200,7 +200,12 @@ def faithfulness_of_maps(
         metrics = []
         for name, first, sign, description in (
             ("comprehensiveness", 1, 1, f"drop of {score_label} when the {top_words} removed"),
-            ("sufficiency", 1 + num_choices, -1, f"drop of {score_label} when only {only_words} left (lower is better)"),
+            (
+                "sufficiency",
+                1 + num_choices,
+                -1,
+                f"drop of {score_label} when only {only_words} left (lower is better)",
+            ),
         ):
             if i >= num_erased:
                 continue

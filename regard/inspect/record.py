@@ -81,9 +81,7 @@ class Recording(Mapping[str, Tensor]):
         return "\n".join([f"Recording of {len(self.calls)} attention calls, (batch, heads, queries, keys):", *lines])
 
 
-def find_attention_layers(
-    model: nn.Module, layers: str | Iterable[str] | None = None
-) -> dict[str, AttentionLayer]:
+def find_attention_layers(model: nn.Module, layers: str | Iterable[str] | None = None) -> dict[str, AttentionLayer]:
     """Attention layers of a model by name.
 
     Args:

@@ -1,7 +1,7 @@
-"""Which way words run, and the order in which the words of one line stand from left to right.
+"""Direction of words, and the visual order of the words of a line.
 
-The Unicode Bidirectional Algorithm (UAX 9) for whole words: explicit embeddings and isolates are not read, and what
-turns inside a word is left to whoever draws the word.
+The Unicode Bidirectional Algorithm (UAX 9) for whole words: explicit embeddings and isolates are ignored, and the order
+inside a word is left to the renderer.
 """
 
 from __future__ import annotations
@@ -13,45 +13,43 @@ from itertools import groupby
 _STRONG = {"L": "L", "R": "R", "AL": "R"}
 
 
-def direction(text: str) -> str:
-    """L or R by the first letter that has a direction; 1 for a number, which goes with the letters before it; else
-    empty."""
-    kinds = [unicodedata.bidirectional(letter) for letter in text]
-    strong = next((_STRONG[kind] for kind in kinds if kind in _STRONG), "")
-    return strong or ("1" if any(kind in ("EN", "AN") for kind in kinds) else "")
+def word_direction(text: str) -> str:
+    """L or R by the first strong character; "1" for a number, which follows the word before it; else empty."""
+    classes = [unicodedata.bidirectional(character) for character in text]
+    strong = next((_STRONG[c] for c in classes if c in _STRONG), "")
+    return strong or ("1" if any(c in ("EN", "AN") for c in classes) else "")
 
 
-def base(texts: Iterable[str]) -> str:
-    """L or R: the direction of the first text that has one, as dir="auto" has it."""
-    return next((found for text in texts if (found := direction(text)) in ("L", "R")), "L")
+def base_direction(texts: Iterable[str]) -> str:
+    """L or R: direction of the first text that has one, like dir="auto"."""
+    return next((direction for text in texts if (direction := word_direction(text)) in ("L", "R")), "L")
 
 
-def resolved(directions: Sequence[str], whole: str) -> list[str]:
-    """Each L or R. A number goes with what came before it; what has no direction, with its neighbours if they agree
-    (rules N1 and N2)."""
-    found = list(directions)
-    before = whole
-    for i, way in enumerate(found):
-        if way == "1":
-            found[i] = before
-        before = found[i] or before
+def resolve_directions(directions: Sequence[str], base: str) -> list[str]:
+    """Resolve numbers and neutral words to L or R: by the word before, or by both neighbors (rules N1 and N2)."""
+    result = list(directions)
+    previous = base
+    for i, direction in enumerate(result):
+        if direction == "1":
+            result[i] = previous
+        previous = result[i] or previous
     start = 0
-    while start < len(found):
-        if found[start]:
+    while start < len(result):
+        if result[start]:
             start += 1
             continue
-        end = next((i for i in range(start, len(found)) if found[i]), len(found))
-        left = found[start - 1] if start else whole
-        right = found[end] if end < len(found) else whole
-        found[start:end] = [left if left == right else whole] * (end - start)
+        end = next((i for i in range(start, len(result)) if result[i]), len(result))
+        left = result[start - 1] if start else base
+        right = result[end] if end < len(result) else base
+        result[start:end] = [left if left == right else base] * (end - start)
         start = end
-    return found
+    return result
 
 
-def visual(directions: Sequence[str], whole: str) -> list[int]:
-    """The places of a line's items from left to right; each direction is L or R."""
+def visual_order(directions: Sequence[str], base: str) -> list[int]:
+    """Indices of a line's words from left to right; each direction is L or R."""
     order: list[int] = []
-    for way, run in groupby(range(len(directions)), key=directions.__getitem__):
-        items = list(run)
-        order += items if way == whole else items[::-1]
-    return order if whole == "L" else order[::-1]
+    for direction, run in groupby(range(len(directions)), key=directions.__getitem__):
+        indices = list(run)
+        order += indices if direction == base else indices[::-1]
+    return order if base == "L" else order[::-1]

@@ -1,31 +1,35 @@
-"""The page that `regard caption` writes: a picture, its caption, and a map of the picture for each word."""
+"""The page that `regard caption` writes: each image, its caption, and an attention map for each word."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from regard.errors import UserError
-from regard.pages.assets import document
+from regard.pages.assets import render_document
 
-WANTED = ("name", "caption", "words", "score", "rows", "columns", "maps", "picture")
+REQUIRED = ("name", "caption", "words", "score", "rows", "columns", "maps", "image")
 
 
-def page(look: dict[str, Any]) -> str:
-    """`look` holds title, model, run, notes and pictures; each of these has a name, a caption with its words, a map of
-    rows x columns for each word, and the picture itself as a data address; `faithfulness`, where it was measured, is
-    {"all": ..., "words": [...]}, each a sentence and its figures."""
-    for one in look["pictures"]:
-        missing = [key for key in WANTED if key not in one]
+def render_caption_page(look: dict[str, Any]) -> str:
+    """Render captioned images.
+
+    Args:
+        look: {"title", "model", "run", "notes", "images"}. Each image has the keys in `REQUIRED`: its `maps` are rows x
+            columns weights for each word, and `image` is a data URI. `faithfulness`, if it was measured, is
+            {"all": report, "words": [report, ...]}.
+    """
+    for image in look["images"]:
+        missing = [key for key in REQUIRED if key not in image]
         if missing:
-            raise UserError(f"a captioned picture without {', '.join(missing)} was given to the page")
-        cells = one["rows"] * one["columns"]
-        if len(one["maps"]) != len(one["words"]) or any(len(map_) != cells for map_ in one["maps"]):
-            raise UserError(f"{one['name']}: each word wants a map of {one['rows']} x {one['columns']} cells")
-        if not one["picture"].startswith("data:image/"):
-            raise UserError(f"{one['name']}: the picture must be part of the page")
-        believed = one.setdefault("faithfulness", None)
-        if believed is not None and len(believed["words"]) not in (0, len(one["words"])):
-            raise UserError(f"{one['name']}: {len(believed['words'])} of {len(one['words'])} words were measured")
-    light = [{key: value for key, value in one.items() if key != "picture"} for one in look["pictures"]]
-    css, js = ["theme.css", "stage.css", "caption.css"], ["hover.js", "veil.js", "measures.js", "caption.js"]
-    return document("caption.html.j2", css=css, js=js, look=look, light=light)
+            raise UserError(f"a captioned image lacks {', '.join(missing)}")
+        num_cells = image["rows"] * image["columns"]
+        if len(image["maps"]) != len(image["words"]) or any(len(weights) != num_cells for weights in image["maps"]):
+            raise UserError(f"{image['name']}: each word needs a map of {image['rows']} x {image['columns']} cells")
+        if not image["image"].startswith("data:image/"):
+            raise UserError(f"{image['name']}: the image must be a data URI")
+        report = image.setdefault("faithfulness", None)
+        if report is not None and len(report["words"]) not in (0, len(image["words"])):
+            raise UserError(f"{image['name']}: {len(report['words'])} of {len(image['words'])} words were measured")
+    light = [{key: value for key, value in image.items() if key != "image"} for image in look["images"]]
+    css, js = ["theme.css", "stage.css", "caption.css"], ["hover.js", "image_overlay.js", "metrics.js", "caption.js"]
+    return render_document("caption.html.j2", css=css, js=js, look=look, light=light)

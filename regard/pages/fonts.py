@@ -1,4 +1,4 @@
-"""Fonts of this machine for the painter: a serif for the text, and another for each letter that it lacks."""
+"""Installed fonts for the PNG renderer: a serif for the text, and a fallback for each character that it lacks."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 from PIL import ImageFont
 
-# Names under which Linux, macOS and Windows have them; Pillow looks in the system's folders.
-BODY = ("DejaVuSerif.ttf", "Georgia.ttf", "georgia.ttf", "NotoSerif-Regular.ttf", "LiberationSerif-Regular.ttf")
-OTHERS = (
+# File names on Linux, macOS and Windows; Pillow searches the system's font folders.
+SERIF_FONTS = ("DejaVuSerif.ttf", "Georgia.ttf", "georgia.ttf", "NotoSerif-Regular.ttf", "LiberationSerif-Regular.ttf")
+FALLBACK_FONTS = (
     *("DejaVuSans.ttf", "NotoSans-Regular.ttf", "NotoSansArabic-Regular.ttf", "NotoSansCJK-Regular.ttc"),
     *("DroidSansFallbackFull.ttf", "wqy-microhei.ttc", "PingFang.ttc", "Arial Unicode.ttf", "GeezaPro.ttc"),
     *("msyh.ttc", "arial.ttf", "seguiemj.ttf", "seguisym.ttf", "NotoEmoji-Regular.ttf", "Symbola.ttf"),
@@ -21,55 +21,55 @@ OTHERS = (
 
 
 class Fonts:
-    """Draws at `scale` pixels a unit; `lacking` are the letters for which no font was found."""
+    """Chooses a font for each character, at `scale` pixels per unit; `missing` are characters that no font has."""
 
     def __init__(self, scale: float):
-        self.scale, self.lacking = scale, set[str]()
+        self.scale, self.missing = scale, set[str]()
 
-    def runs(self, text: str, size: float) -> list[tuple[str, Any]]:
-        """The text in stretches that one font can draw."""
-        found: list[tuple[str, Any]] = []
+    def split_by_font(self, text: str, size: float) -> list[tuple[str, Any]]:
+        """Split a text into parts that one font can draw."""
+        runs: list[tuple[str, Any]] = []
         pixels = round(size * self.scale)
-        for letter in text:
-            joins = bool(found) and (unicodedata.category(letter) in ("Mn", "Me", "Mc", "Cf") or letter.isspace())
-            font = found[-1][1] if joins else self._for(letter, pixels)
-            if found and font is found[-1][1]:
-                found[-1] = (found[-1][0] + letter, font)
+        for character in text:
+            joins = bool(runs) and (unicodedata.category(character) in ("Mn", "Me", "Mc", "Cf") or character.isspace())
+            font = runs[-1][1] if joins else self._font_for(character, pixels)
+            if runs and font is runs[-1][1]:
+                runs[-1] = (runs[-1][0] + character, font)
             else:
-                found.append((letter, font))
-        return found
+                runs.append((character, font))
+        return runs
 
     def width(self, text: str, size: float) -> float:
-        return sum(font.getlength(part) for part, font in self.runs(text, size)) / self.scale
+        return sum(font.getlength(part) for part, font in self.split_by_font(text, size)) / self.scale
 
-    def _for(self, letter: str, pixels: int) -> Any:
-        name = _name_for(letter)
-        if name is None and unicodedata.category(letter) != "Cf":  # a joiner by itself is nothing to see
-            self.lacking.add(letter)
-        return _font(name or "", pixels)
+    def _font_for(self, character: str, pixels: int) -> Any:
+        name = _font_name(character)
+        if name is None and unicodedata.category(character) != "Cf":  # a lone joiner is invisible
+            self.missing.add(character)
+        return _load_font(name or "", pixels)
 
 
 @lru_cache(maxsize=4096)
-def _name_for(letter: str) -> str | None:
-    """The first font that has the letter."""
-    return next((name for name in _candidates(letter) if _has(name, letter)), None)
+def _font_name(character: str) -> str | None:
+    """The first font that has the character."""
+    return next((name for name in _candidates(character) if _has_character(name, character)), None)
 
 
-def _candidates(letter: str) -> Iterator[str]:
-    yield from _installed()
-    yield ""  # Pillow's own
-    if (finder := shutil.which("fc-match")) is not None:  # fontconfig knows of all that are installed
-        asked = [finder, "-f", "%{file}", f":charset={ord(letter):x}"]
-        yield subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+def _candidates(character: str) -> Iterator[str]:
+    yield from _installed_fonts()
+    yield ""  # Pillow's default font
+    if (fc_match := shutil.which("fc-match")) is not None:  # fontconfig knows all installed fonts
+        command = [fc_match, "-f", "%{file}", f":charset={ord(character):x}"]
+        yield subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 @lru_cache(maxsize=1)
-def _installed() -> list[str]:
-    body = next((name for name in BODY if _there(name)), None)
-    return [*([body] if body else []), *(name for name in OTHERS if _there(name))]
+def _installed_fonts() -> list[str]:
+    serif = next((name for name in SERIF_FONTS if _is_installed(name)), None)
+    return [*([serif] if serif else []), *(name for name in FALLBACK_FONTS if _is_installed(name))]
 
 
-def _there(name: str) -> bool:
+def _is_installed(name: str) -> bool:
     try:
         ImageFont.truetype(name, 10)
     except OSError:
@@ -78,16 +78,16 @@ def _there(name: str) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _font(name: str, pixels: int) -> Any:
+def _load_font(name: str, pixels: int) -> Any:
     return ImageFont.truetype(name, pixels) if name else ImageFont.load_default(pixels)
 
 
 @lru_cache(maxsize=8192)
-def _has(name: str, letter: str) -> bool:
-    """A font draws what it lacks as its sign for nothing (often a box)."""
+def _has_character(name: str, character: str) -> bool:
+    """Whether a font draws the character differently from its glyph for missing characters."""
     try:
-        font = _font(name, 20)
-        drawn, nothing = font.getmask(letter), font.getmask("\U0010fffe")
-    except OSError:  # a font of pictures, in sizes of its own
+        font = _load_font(name, 20)
+        glyph, missing = font.getmask(character), font.getmask("\U0010fffe")
+    except OSError:  # a bitmap font of fixed sizes
         return False
-    return letter.isspace() or (drawn.getbbox() is not None and bytes(drawn) != bytes(nothing))
+    return character.isspace() or (glyph.getbbox() is not None and bytes(glyph) != bytes(missing))

@@ -1,67 +1,70 @@
-"""The page about a run of recall: how sure it is, how often it is right, and what keeping silent does."""
+"""A report of question-answering runs: calibration, and the error rate when uncertain questions are not answered."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from regard.pages import reliability_plot
-from regard.pages.assets import document
-from regard.pages.learning_curves import drawing
-from regard.pages.results_table import cells
-from regard.pages.training_report import HERE, flat
+from regard.pages.assets import render_document
+from regard.pages.plots import line_plot, reliability_diagram
+from regard.pages.results_table import format_table
+from regard.pages.training_report import flatten
 
 COLUMNS = [
     {"key": "name", "title": "run", "format": "text", "explain": ""},
-    {"key": "exact", "title": "right", "format": "percent", "explain": "answers that are right, had it answered all"},
-    {"key": "ece", "title": "calibration error", "format": "number", "explain": "expected |right - confidence|"},
-    {"key": "answered", "title": "answered", "format": "percent", "explain": "above the level; of others: not known"},
-    {"key": "risk", "title": "wrong among these", "format": "percent", "explain": "the risk at this level"},
-    {"key": "kept", "title": "right ones kept", "format": "percent", "explain": "of all right answers, above it"},
+    {"key": "exact", "title": "accuracy", "format": "percent", "explain": "correct answers if all are answered"},
+    {"key": "ece", "title": "calibration error", "format": "number", "explain": "expected |accuracy - confidence|"},
+    {"key": "answered", "title": "answered", "format": "percent", "explain": "questions above the threshold"},
+    {"key": "risk", "title": "error rate", "format": "percent", "explain": "wrong answers among the answered"},
+    {"key": "kept", "title": "correct kept", "format": "percent", "explain": "correct answers above the threshold"},
     {
         "key": "strangers",
         "title": "strangers answered",
         "format": "percent",
-        "explain": "people whom nobody has named, put together from parts of names; none should be answered",
+        "explain": "questions about made-up names, combined from parts of real ones; none should be answered",
     },
-    {"key": "level", "title": "level", "format": "number", "explain": "the least confidence at which it answers"},
+    {"key": "level", "title": "threshold", "format": "number", "explain": "least confidence of an answer"},
     {"key": "rows", "title": "questions", "format": "int", "explain": ""},
 ]
 
 
-def page(report: dict[str, Any]) -> str:
-    """`runs` are measured runs, {"name", "measures", "examples"}; an example says what it is (`kind`), the question,
-    the answer, the truth, how sure, and what the answer rests on."""
+def render_recall_report(report: dict[str, Any]) -> str:
+    """Render a report.
+
+    Args:
+        report: {"title", "lead", "runs"} and optionally "settings", "machine" and "notes". A run is {"name",
+            "measures", "examples", "strange"}; an example has its kind, question, answer, correct answer and confidence.
+    """
     columns = [{"best": None, **column} for column in COLUMNS]
     rows = [{"name": run["name"], **run["measures"]} for run in report["runs"]]
-    return document(
+    return render_document(
         "recall.html.j2",
-        folders=(HERE,),
         css=["theme.css", "text.css", "report.css", "recall.css"],
         js=["hover.js"],
         title=report["title"],
         lead=report["lead"],
         columns=columns,
-        rows=cells({"columns": columns, "rows": rows}),
-        runs=[_run(run) for run in report["runs"]],
-        facts=[("Settings", flat(report.get("settings") or {})), ("Machine", flat(report.get("machine") or {}))],
+        rows=format_table({"columns": columns, "rows": rows}),
+        runs=[_plot_run(run) for run in report["runs"]],
+        facts=[(key.title(), flatten(report.get(key) or {})) for key in ("settings", "machine")],
         notes=report.get("notes") or [],
     )
 
 
-def _run(run: dict[str, Any]) -> dict[str, Any]:
-    found = run["measures"]
-    levels = found["abstention"]
-    answered = [100 * row["answered"] for row in levels]
-    wrong = 100 * (1 - found["exact"])
+def _plot_run(run: dict[str, Any]) -> dict[str, Any]:
+    metrics = run["measures"]
+    thresholds = metrics["abstention"]
+    answered = [100 * row["answered"] for row in thresholds]
+    error = 100 * (1 - metrics["exact"])
     curves = [
-        {"name": "wrong, the surest", "x": answered, "y": [100 * row["risk"] for row in levels]},
-        {"name": "wrong, by chance", "x": answered[:: max(1, len(answered) - 1)], "y": [wrong] * min(2, len(answered))},
-        {"name": "wrong, at best", "x": answered, "y": [max(0.0, a - (100 - wrong)) / a * 100 for a in answered]},
-        {"name": "strangers answered", "x": answered, "y": [100 * row["strangers"] for row in levels]},
+        {"name": "errors", "x": answered, "y": [100 * row["risk"] for row in thresholds]},
+        {"name": "errors, random", "x": answered[:: max(1, len(answered) - 1)], "y": [error] * min(2, len(answered))},
+        {"name": "errors, optimal", "x": answered, "y": [max(0.0, a - (100 - error)) / a * 100 for a in answered]},
+        {"name": "strangers answered", "x": answered, "y": [100 * row["strangers"] for row in thresholds]},
     ]
+    labels = {"x_label": "answered, %", "y_label": "fraction, %"}
     return {
         **run,
-        "reliability": reliability_plot.drawing(found["reliability"], label=f"reliability of {run['name']}"),
-        "abstention": drawing(curves, x_label="answered, %", y_label="share, %", width=560, height=400),
-        "narrow": drawing(curves, x_label="answered, %", y_label="share, %", width=370, height=340),
+        "reliability": reliability_diagram(metrics["reliability"], label=f"reliability of {run['name']}"),
+        "abstention": line_plot(curves, **labels, width=560, height=400),
+        "narrow": line_plot(curves, **labels, width=370, height=340),
     }

@@ -1,4 +1,4 @@
-"""What a look must hold before it is drawn: lengths that agree, spans inside the text, numbers that are numbers."""
+"""Check the data of a look before it is rendered: lengths agree, spans are inside the text, numbers are finite."""
 
 from __future__ import annotations
 
@@ -14,123 +14,124 @@ OPTIONAL = {
     "sentences": [],
     "prediction": None,
     "weights": None,
-    "weights_how": "",
+    "weights_description": "",
     "sentence_weights": None,
-    "within": None,
+    "within_sentence": None,
     "hops": None,
     "evidence": None,
-    "evidence_share": None,
-    "evidence_found": None,
+    "evidence_fraction": None,
+    "evidence_recall": None,
     "maps": [],
     "faithfulness": None,
     "axes": {},
-    "cells": None,
-    "asked": "",
-    "answer": None,
-    "without": None,
-    "judged_by": "",
-    "first": "",
-    "questions": None,
-    "instead": {},
-    "changes": None,
+    "image_axis": None,
+    "score_label": "",
+    "score": None,
+    "scores_without": None,
+    "row_description": "",
+    "default_layer": "",
+    "targets": None,
+    "other_attributions": {},
+    "interventions": None,
     "heads": None,
     "other": None,
     "notes": [],
 }
 BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
-PICTURE = re.compile(r"data:image/(png|jpeg|webp);base64,[A-Za-z0-9+/]*={0,2}")
+DATA_URI = re.compile(r"data:image/(png|jpeg|webp);base64,[A-Za-z0-9+/]*={0,2}")
 
 
-def checked(look: dict[str, Any]) -> dict[str, Any]:
-    """The look with its optional parts filled in, or a UserError that says what does not fit."""
+def check_look(look: dict[str, Any]) -> dict[str, Any]:
+    """Return the look with its optional fields filled in, or raise a UserError that names the invalid field."""
     missing = [key for key in ("title", "text", "tokens") if key not in look]
     if missing:
         raise UserError(f"a look without {', '.join(map(repr, missing))} was given; it needs 'title', 'text', 'tokens'")
     look = {**OPTIONAL, **{key: value for key, value in look.items() if value is not None or key not in OPTIONAL}}
-    _tokens(look)
-    _numbers("weights", look["weights"], len(look["tokens"]), "tokens")
-    _numbers("within", look["within"], len(look["tokens"]), "tokens")
-    if look["without"] is not None and len(look["without"]) != len(look["tokens"]):
-        raise UserError(f"'without' holds {len(look['without'])} numbers for {len(look['tokens'])} tokens")
-    for number, hop in enumerate((look["hops"] or {}).get("weights", [])):
-        _numbers(f"hops[{number}]", hop, len(look["tokens"]), "tokens")
-    _numbers("sentence_weights", look["sentence_weights"], len(look["sentences"]), "sentences")
+    num_tokens = len(look["tokens"])
+    _check_spans(look)
+    _check_numbers("weights", look["weights"], num_tokens, "tokens")
+    _check_numbers("within_sentence", look["within_sentence"], num_tokens, "tokens")
+    if look["scores_without"] is not None and len(look["scores_without"]) != num_tokens:
+        raise UserError(f"'scores_without' has {len(look['scores_without'])} numbers for {num_tokens} tokens")
+    for i, hop in enumerate((look["hops"] or {}).get("weights", [])):
+        _check_numbers(f"hops[{i}]", hop, num_tokens, "tokens")
+    _check_numbers("sentence_weights", look["sentence_weights"], len(look["sentences"]), "sentences")
     for span in look["evidence"] or []:
         if not 0 <= span[0] <= span[1] <= len(look["text"]):
-            raise UserError(f"evidence {list(span)} lies outside the text of {len(look['text'])} characters")
+            raise UserError(f"evidence {list(span)} is outside the text of {len(look['text'])} characters")
     if look["prediction"]:
-        chances = look["prediction"]["probabilities"]
-        _numbers("probabilities", list(chances.values()), len(chances), "labels")
+        probabilities = look["prediction"]["probabilities"]
+        _check_numbers("probabilities", list(probabilities.values()), len(probabilities), "labels")
     for name, axis in look["axes"].items():
         if isinstance(axis, dict):
-            _grid(name, axis)
-        elif not 0 <= axis[0] <= axis[1] <= len(look["tokens"]):
-            raise UserError(f"axis {name!r} is {list(axis)}, outside the {len(look['tokens'])} tokens")
-    if look["cells"] is not None:
-        _cells(look)
-    for number, question in enumerate(look["questions"] or []):
-        _numbers(f"questions[{number}]", question["weights"], len(look["tokens"]), "tokens")
-    for name, values in look["instead"].items():
-        _numbers(f"instead[{name!r}]", values, len(look["tokens"]), "tokens")
-    for number, stored in enumerate(look["maps"]):
-        _map(look, stored, f"maps[{number}]")
+            _check_grid(name, axis)
+        elif not 0 <= axis[0] <= axis[1] <= num_tokens:
+            raise UserError(f"axis {name!r} is {list(axis)}, outside the {num_tokens} tokens")
+    if look["image_axis"] is not None:
+        _check_image_axis(look)
+    for i, target in enumerate(look["targets"] or []):
+        _check_numbers(f"targets[{i}]", target["weights"], num_tokens, "tokens")
+    for name, values in look["other_attributions"].items():
+        _check_numbers(f"other_attributions[{name!r}]", values, num_tokens, "tokens")
+    for i, stored in enumerate(look["maps"]):
+        _check_map(look, stored, f"maps[{i}]")
     if look["other"] is not None:
-        look["other"] = checked({**look["other"], "other": None})
+        look["other"] = check_look({**look["other"], "other": None})
     return look
 
 
-def _grid(name: str, axis: dict[str, Any]) -> None:
-    """An axis that is the cells of a picture: `grid` says how many down and across, `picture` is a data: address."""
+def _check_grid(name: str, axis: dict[str, Any]) -> None:
+    """An axis of image cells: `grid` is (rows, columns), `image` a data URI."""
     grid = axis.get("grid")
     if grid is not None and grid[0] * grid[1] != len(axis["names"]):
         raise UserError(f"axis {name!r} is a grid of {list(grid)}, but has {len(axis['names'])} names")
-    if not PICTURE.fullmatch(axis.get("picture") or "data:image/png;base64,"):
-        raise UserError(f"the picture of axis {name!r} is not a data:image/...;base64 address")
+    if not DATA_URI.fullmatch(axis.get("image") or "data:image/png;base64,"):
+        raise UserError(f"the image of axis {name!r} is not a data:image/...;base64 URI")
 
 
-def _cells(look: dict[str, Any]) -> None:
-    """Where a picture is read, the tokens are the cells of one of the axes."""
-    axis = look["axes"].get(look["cells"])
+def _check_image_axis(look: dict[str, Any]) -> None:
+    """The tokens of an image are the cells of the image axis."""
+    axis = look["axes"].get(look["image_axis"])
     if not isinstance(axis, dict) or not axis.get("grid") or len(axis["names"]) != len(look["tokens"]):
-        raise UserError(f"the tokens of a picture are the cells of an axis with a grid, and {look['cells']!r} is none")
+        raise UserError(f"'image_axis' is {look['image_axis']!r}; expected an axis with a grid of one cell per token")
 
 
-def _tokens(look: dict[str, Any]) -> None:
+def _check_spans(look: dict[str, Any]) -> None:
     size, count = len(look["text"]), len(look["tokens"])
-    for number, token in enumerate(look["tokens"]):
+    for i, token in enumerate(look["tokens"]):
         if not 0 <= token["start"] <= token["end"] <= size:
             span = [token["start"], token["end"]]
-            raise UserError(f"token {number} ({token['text']!r}) has span {span} in a text of {size} characters")
-    for first, end in look["sentences"]:
-        if not 0 <= first <= end <= count:
-            raise UserError(f"sentence {[first, end]} lies outside the {count} tokens")
+            raise UserError(f"token {i} ({token['text']!r}) has span {span} in a text of {size} characters")
+    for start, end in look["sentences"]:
+        if not 0 <= start <= end <= count:
+            raise UserError(f"sentence {[start, end]} is outside the {count} tokens")
 
 
-def _numbers(name: str, values: Any, expected: int, of: str) -> None:
+def _check_numbers(name: str, values: Any, expected: int, items: str) -> None:
     if values is None:
         return
     if len(values) != expected:
-        raise UserError(f"{name!r} holds {len(values)} numbers for {expected} {of}; expected one for each")
+        raise UserError(f"{name!r} has {len(values)} numbers for {expected} {items}; expected one for each")
     if any(not math.isfinite(value) or value < 0 for value in values):
-        raise UserError(f"{name!r} holds a number that is negative, infinite or NaN")
+        raise UserError(f"{name!r} has a number that is negative, infinite or NaN")
 
 
-def _map(look: dict[str, Any], stored: dict[str, Any], name: str) -> None:
+def _check_map(look: dict[str, Any], stored: dict[str, Any], name: str) -> None:
     heads, rows, columns = stored["shape"]
     sizes = {"tokens": len(look["tokens"]), "sentences": len(look["sentences"]), "document": 1, "hops": rows}
-    for axis, given in look["axes"].items():
-        sizes[axis] = len(given["names"]) if isinstance(given, dict) else given[1] - given[0]
-    for axis, size, known in (
+    for axis_name, axis in look["axes"].items():
+        sizes[axis_name] = len(axis["names"]) if isinstance(axis, dict) else axis[1] - axis[0]
+    for side, size, valid in (
         ("rows", rows, ("tokens", "sentences", "document", "hops", *look["axes"])),
         ("columns", columns, ("tokens", "sentences", *look["axes"])),
     ):
-        if stored[axis] not in known:
-            raise UserError(f"{name} has {axis} of {stored[axis]!r}; expected one of {', '.join(known)}")
-        if sizes[stored[axis]] != size:
-            raise UserError(f"{name} has {size} {axis}, but the look has {sizes[stored[axis]]} {stored[axis]}")
+        if stored[side] not in valid:
+            raise UserError(f"{name} has {side} of {stored[side]!r}; expected one of {', '.join(valid)}")
+        if sizes[stored[side]] != size:
+            raise UserError(f"{name} has {size} {side}, but the look has {sizes[stored[side]]} {stored[side]}")
     if stored.get("heads", heads) != heads:
         raise UserError(f"{name} says {stored['heads']} heads, but its shape is {list(stored['shape'])}")
     if not BASE64.fullmatch(stored["data"]):
-        raise UserError(f"{name}['data'] is not base64; make it with regard.pages.quantise(weights)")
+        raise UserError(f"{name}['data'] is not base64; make it with regard.pages.quantize(weights)")
     if not math.isfinite(stored["max"]):
         raise UserError(f"{name}['max'] is {stored['max']}; expected the largest weight of the map")

@@ -1,6 +1,6 @@
-"""How wide a text is, without a font: the widths of a middling serif, and what is known of other scripts.
+"""Width of a text without a font: character widths of an average serif, and estimates for other scripts.
 
-A drawing that is opened elsewhere meets other fonts anyway; each word in it is held to the width given here.
+Another program opens the SVG with other fonts anyway; each word has the width given here.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ _ASCII = (
     "30 86 57 55 57 57 41 45 34 57 53 79 53 53 49 56 27 56 69"
 )
 _EM = {chr(32 + i): int(width) / 100 for i, width in enumerate(_ASCII.split())}
-JOINER = "\u200d"
+ZERO_WIDTH_JOINER = "\u200d"
 
 
-def estimated(text: str, size: float) -> float:
-    """The width of a text at a size, in the same unit."""
-    return size * sum(_width(before, letter) for before, letter in zip(" " + text, text, strict=False))
+def estimate_width(text: str, size: float) -> float:
+    """Width of a text at a font size, in the same unit."""
+    return size * sum(_width(previous, character) for previous, character in zip(" " + text, text, strict=False))
 
 
 @lru_cache(maxsize=8192)
-def _width(before: str, letter: str) -> float:
-    if before == JOINER or "\U0001f3fb" <= letter <= "\U0001f3ff":  # joined to one picture, or the tone of its skin
+def _width(previous: str, character: str) -> float:
+    if previous == ZERO_WIDTH_JOINER or "\U0001f3fb" <= character <= "\U0001f3ff":  # part of the emoji before it
         return 0.0
-    if letter in _EM:
-        return _EM[letter]
-    kind = unicodedata.category(letter)
-    if kind in ("Mn", "Me", "Cf"):
+    if character in _EM:
+        return _EM[character]
+    category = unicodedata.category(character)
+    if category in ("Mn", "Me", "Cf"):
         return 0.0
-    if unicodedata.east_asian_width(letter) in "WF":
-        return 1.25 if kind == "So" else 1.0
-    if unicodedata.bidirectional(letter) == "AL":
+    if unicodedata.east_asian_width(character) in "WF":
+        return 1.25 if category == "So" else 1.0
+    if unicodedata.bidirectional(character) == "AL":
         return 0.45
-    base = unicodedata.normalize("NFD", letter)[0]
-    return _EM.get(base) or (0.72 if kind == "Lu" else 0.55)
+    base = unicodedata.normalize("NFD", character)[0]
+    return _EM.get(base) or (0.72 if category == "Lu" else 0.55)

@@ -23,7 +23,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import BaseModel, Field
 
 from regard.errors import UserError, did_you_mean
-from regard.pages.assets import document
+from regard.pages.assets import render_document
 from regard.serve.auth import Guard
 from regard.serve.limits import Limits
 from regard.serve.worker_pool import Busy, Crew, Died, Late
@@ -208,7 +208,7 @@ def _served(spec: str, crews: Mapping[str, Crew]) -> str:
 
 def _page(template: str, status: int, **given: Any) -> HTMLResponse:
     return HTMLResponse(
-        document(template, folders=(TEMPLATES,), css=["theme.css", "serve.css"], js=[], **given), status
+        render_document(template, folders=(TEMPLATES,), css=["theme.css", "serve.css"], js=[], **given), status
     )
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from regard.config.messages import muted
 from regard.errors import UserError
+from regard.explain.look_result import Look
 from regard.hub.load_any import Imported, changes_of, subject_of
-from regard.tasks.classify.look import Look
 
 MARK = "[MASK]"
 
@@ -65,9 +65,9 @@ def looked(
     """The page, or its data; `other` is the data of another model's look, to stand beside."""
     if "look" not in model.verbs:
         raise UserError("this model cannot be looked at")
-    seen: Look = model.look(text, label=label, faithful=faithful, changes=changes_of(list(what_if), text))
+    seen: Look = model.look(text, label=label, faithful=faithful, what_if=changes_of(list(what_if), text))
     if other is not None:
-        seen = seen.beside(Look(other))
+        seen = seen.compare_with(Look(other))
     if evidence:
-        seen = seen.against(*evidence)
+        seen = seen.with_evidence(*evidence)
     return {"html": seen.html()} if form == "html" else {"data": seen.data}

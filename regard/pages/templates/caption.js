@@ -1,7 +1,7 @@
-// A picture with its caption: a slider through the words, each with its map and how far to believe it.
-const told = JSON.parse(document.getElementById("data").textContent);
+// An image with its caption: a slider through the words, each with its map and faithfulness.
+const images = JSON.parse(document.getElementById("data").textContent);
 
-function even(one) {
+function meanMap(one) {
   const mean = new Array(one.rows * one.columns).fill(0);
   for (const map of one.maps) map.forEach((weight, i) => { mean[i] += weight / one.maps.length; });
   return mean;
@@ -15,11 +15,11 @@ function save(name, type, content) {
 }
 function quoted(cell) { return `"${String(cell).replaceAll('"', '""')}"`; }
 
-for (const section of document.querySelectorAll(".sight")) {
-  const one = told[Number(section.dataset.number)], canvas = section.querySelector(".stage canvas");
+for (const section of document.querySelectorAll(".captioned")) {
+  const one = images[Number(section.dataset.number)], canvas = section.querySelector(".stage canvas");
   const img = section.querySelector("img"), slide = section.querySelector("input[type=range]");
   const out = section.querySelector("output"), words = [...section.querySelectorAll(".word")];
-  const readout = section.querySelector(".readout"), mean = even(one);
+  const readout = section.querySelector(".readout"), mean = meanMap(one);
   const map = () => (Number(slide.value) ? one.maps[Number(slide.value) - 1] : mean);
   function show() {
     const at = Number(slide.value) - 1, now = map(), peak = Math.max(...now, 0), where = now.indexOf(peak);
@@ -27,15 +27,15 @@ for (const section of document.querySelectorAll(".sight")) {
     out.textContent = at < 0 ? "all" : one.words[at];
     words.forEach((word, i) => word.setAttribute("aria-pressed", String(i === at)));
     readout.textContent = now.length && one.maps.length
-      ? `most at row ${Math.floor(where / one.columns) + 1}, column ${(where % one.columns) + 1}: ${peak.toFixed(3)}` : "";
-    believe(at);
+      ? `highest at row ${Math.floor(where / one.columns) + 1}, column ${(where % one.columns) + 1}: ${peak.toFixed(3)}` : "";
+    showFaithfulness(at);
     section.dataset.shown = String(at);
   }
-  function believe(at) {
-    const box = section.querySelector(".believed"), found = one.faithfulness && (at < 0 ? one.faithfulness.all : one.faithfulness.words[at]);
+  function showFaithfulness(at) {
+    const box = section.querySelector(".faithful"), found = one.faithfulness && (at < 0 ? one.faithfulness.all : one.faithfulness.words[at]);
     if (!box || !found) return;
-    box.querySelector(".verdict").textContent = (at < 0 ? "" : `“${one.words[at]}”: `) + found.sentence;
-    fillMeasures(box.querySelector("table"), found.rows, true);
+    box.querySelector(".verdict").textContent = (at < 0 ? "" : `“${one.words[at]}”: `) + found.verdict;
+    fillMetrics(box.querySelector("table"), found.metrics, true);
   }
   function go(word) { slide.value = String(word + 1); show(); }
   slide.addEventListener("input", show);

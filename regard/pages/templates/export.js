@@ -1,4 +1,4 @@
-// What is seen, as files.
+// Export to files.
 function save(name, type, content) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
@@ -17,7 +17,7 @@ const sentenceOf = (index) => {
   return at < 0 ? null : at;
 };
 const weightOf = (list, index) => (list ? list[index] : null);
-const weightsNow = () => (state.by ? look.instead[state.by] : asked === null ? look.weights : look.questions[asked].weights);
+const weightsNow = () => (state.by ? look.other_attributions[state.by] : selectedTarget === null ? look.weights : look.targets[selectedTarget].weights);
 
 function tokensCsv() {
   const head = ["token", "text", "start", "end", "word", "sentence", "special", "weight"];
@@ -25,15 +25,15 @@ function tokensCsv() {
     [i, t.text, t.start, t.end, t.word, sentenceOf(i), t.special, weightOf(weightsNow(), i)])]);
 }
 function weightsJson() {
-  const { title, model, run, text, prediction, weights_how, evidence, evidence_share, evidence_found, faithfulness } = look;
+  const { title, model, run, text, prediction, weights_description, evidence, evidence_fraction, evidence_recall, faithfulness } = look;
   const shown = sheet.shown;
   return JSON.stringify({
-    title, model, run, text, offsets: "characters (Unicode code points)", prediction, weights_how,
+    title, model, run, text, offsets: "characters (Unicode code points)", prediction, weights_description,
     tokens: look.tokens.map((t, i) => ({ ...t, weight: weightOf(look.weights, i) })),
     words: look.words,
     sentences: look.sentences.map(([first, end], i) => ({ first, end, weight: weightOf(look.sentence_weights, i) })),
-    evidence, evidence_share, evidence_found, faithfulness, questions: look.questions, changes: look.changes, heads: look.heads,
-    map: shown && { site: look.maps[shown.site].site, mode: shown.mode, head: shown.mode === "single" ? shown.head : null,
+    evidence, evidence_fraction, evidence_recall, faithfulness, targets: look.targets, interventions: look.interventions, heads: look.heads,
+    map: shown && { layer: look.maps[shown.layer].layer, mode: shown.mode, head: shown.mode === "single" ? shown.head : null,
       heads: shown.mode === "single" ? null : state.heads, difference: Boolean(shown.signed), step: shown.step, rows: shown.rowNames, columns: shown.columnNames, weights: grid(shown) },
   }, null, 1);
 }
@@ -44,17 +44,17 @@ function mapCsv() {
   return csv([["", ...columnNames], ...grid(sheet.shown).map((row, r) => [rowNames[r], ...row])]);
 }
 
-// In the view of distances: a line for each distance, a column for each head.
+// Distance view: one line per distance, one column per head.
 async function distanceCsv() {
-  if (!within(state.site)) return mapCsv();
-  const found = await shares(state.site), middle = look.maps[state.site].shape[1] - 1;
+  if (!within(state.layer)) return mapCsv();
+  const found = await distanceFractions(state.layer), middle = look.maps[state.layer].shape[1] - 1;
   const rows = Array.from(found[0].share, (_, d) => [d - middle, ...found.map(({ share }) => Number(share[d].toPrecision(6)))]);
-  return csv([["distance", ...found.map((_, h) => `head ${h}`)], ...(gridOf(state.site) ? rows.slice(middle) : rows)]);
+  return csv([["distance", ...found.map((_, h) => `head ${h}`)], ...(gridOf(state.layer) ? rows.slice(middle) : rows)]);
 }
-// XML has no place for control characters, however they are written.
+// XML does not allow control characters, even escaped.
 const xml = (text) => text.replace(/[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD\u{10000}-\u{10FFFF}]/gu, "\uFFFD")
   .replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
-// The browser lays the text out (it knows about scripts that run from right to left); the drawing copies where things fell.
+// The browser does the text layout, including right-to-left scripts; the SVG copies the positions.
 const WIDE = 760, PAD = 24;
 function drawing(what) {
   const prose = document.querySelector(what).cloneNode(true);
@@ -91,7 +91,7 @@ function drawing(what) {
     `viewBox="0 0 ${WIDE} ${height}" font-family="${xml(font)}" fill="#1e1c19">\n<title>${xml(look.title)}</title>\n` +
     `<rect width="100%" height="100%" fill="#ffffff"/>\n${parts.join("\n")}\n</svg>\n`;
 }
-// Every run of letters as a <text> of its own, held to the width it has here whatever font opens it.
+// One <text> per word, with a fixed width so that other fonts do not change the layout.
 function* runs(prose, place, f) {
   const context = document.createElement("canvas").getContext("2d");
   const walker = document.createTreeWalker(prose, NodeFilter.SHOW_TEXT);
@@ -109,7 +109,7 @@ function* runs(prose, place, f) {
   }
 }
 
-// Words, cut where a line ends or the direction turns inside them.
+// Words, split at line ends and changes of direction.
 function* fragments(node) {
   const range = document.createRange();
   const rects = (from, to) => { range.setStart(node, from); range.setEnd(node, to); return range.getClientRects(); };
@@ -133,7 +133,7 @@ function* fragments(node) {
   }
 }
 
-// The drawing painted by the browser; by a data: address, as a frame without an origin may not read its own blobs back.
+// Rasterize the SVG from a data URI: a sandboxed frame may not read its own blobs.
 const paintedDrawing = (what) => painted(drawing(what));
 async function painted(drawn) {
   const picture = new Image();
@@ -148,9 +148,9 @@ async function painted(drawn) {
 }
 const savePainted = async (name, what) => save(name, "image/png", await paintedDrawing(what));
 
-// The large picture as a drawing: the lines or the curve as they stand, a heatmap as a picture inside one.
+// The current view as SVG; a heatmap is embedded as an image.
 async function largeDrawing() {
-  printing = true;  // what is saved is for paper
+  printing = true;  // exports use the light colors
   let made;
   if (state.view === "map") {
     const canvas = document.createElement("canvas");
@@ -160,7 +160,7 @@ async function largeDrawing() {
     const { left, top, cell, tall } = layout, { rows, columns, values, peak, rowNames, columnNames, signed } = sheet.shown;
     canvas.width = columns;
     canvas.height = rows;
-    canvas.getContext("2d").putImageData(paint(values, columns, rows, peak, signed ? twoWays() : ramp(), signed), 0, 0);
+    canvas.getContext("2d").putImageData(paint(values, columns, rows, peak, signed ? divergingRamp() : ramp(), signed), 0, 0);
     made.append(element("image", { x: left, y: top, width: cell * columns, height: tall * rows, href: canvas.toDataURL("image/png"),
       preserveAspectRatio: "none", style: "image-rendering:pixelated" }));
     for (let r = 0; r < rows; r += Math.ceil(10.5 / tall)) {
@@ -202,7 +202,7 @@ function wireExports() {
     }
     const canvas = document.createElement("canvas");
     const layout = plan(sheet.shown, 1000, sheet.shown.zoom);
-    printing = true;  // what is saved is for paper: light, as the drawing of the text is
+    printing = true;  // exports use the light colors
     drawMap(canvas, sheet.shown, layout, Math.min(2, Math.sqrt(1.6e7 / (layout.width * layout.height))));
     printing = false;
     canvas.toBlob((blob) => save(`${stem()}-map.png`, "image/png", blob), "image/png");

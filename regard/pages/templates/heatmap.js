@@ -1,5 +1,5 @@
-// One map, large: words on both axes, a number for every cell.
-const sheet = { shown: null, at: null };  // what is drawn, and the cell under the cursor
+// Heatmap of one map, with words on both axes and a number for every cell.
+const sheet = { shown: null, at: null };  // the current map, and the cell under the cursor
 const FONT = "system-ui, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif";
 
 function plan(shown, width, zoom) {
@@ -18,26 +18,26 @@ function plan(shown, width, zoom) {
 function drawMap(canvas, shown, layout, scale) {
   const { rows, columns, values, peak } = shown;
   const { left, top, cell, tall, width, height } = layout;
-  const colour = colours();
+  const color = colors();
   canvas.width = Math.round(width * scale);
   canvas.height = Math.round(height * scale);
   canvas.style.width = `${width}px`;
   canvas.style.height = `${height}px`;
   const context = canvas.getContext("2d");
   context.scale(scale, scale);
-  context.fillStyle = colour.paper;
+  context.fillStyle = color.paper;
   context.fillRect(0, 0, width, height);
   const small = document.createElement("canvas");
   small.width = columns;
   small.height = rows;
-  const table = shown.signed ? twoWays() : ramp();
+  const table = shown.signed ? divergingRamp() : ramp();
   small.getContext("2d").putImageData(paint(values, columns, rows, peak, table, shown.signed), 0, 0);
   context.imageSmoothingEnabled = false;
   context.drawImage(small, left, top, cell * columns, tall * rows);
-  context.strokeStyle = colour.rule;
+  context.strokeStyle = color.rule;
   context.strokeRect(left - 0.5, top - 0.5, cell * columns + 1, tall * rows + 1);
   context.font = `11px ${FONT}`;
-  context.fillStyle = colour.ink;
+  context.fillStyle = color.ink;
   context.textBaseline = "middle";
   context.textAlign = "right";
   const everyRow = Math.ceil(10.5 / tall);
@@ -60,15 +60,15 @@ function fitted(context, text, room) {
   return kept;
 }
 
-// A canvas may not grow without bound: phones refuse more than about 16 million pixels.
+// Phones refuse canvases of more than about 16 million pixels.
 const sharpness = ({ width, height }) => Math.min(devicePixelRatio, Math.sqrt(1.6e7 / (width * height)));
 
 async function showMap(state) {
-  const { site, mode, head, zoom, view } = state;
-  const asked = (sheet.asked = {});
-  const shown = await picture(state);
-  if (sheet.asked !== asked) return;  // another head was chosen meanwhile
-  Object.assign(shown, { site, mode, head, zoom });
+  const { layer, mode, head, zoom, view } = state;
+  const request = (sheet.request = {});
+  const shown = await currentMap(state);
+  if (sheet.request !== request) return;  // another head was selected meanwhile
+  Object.assign(shown, { layer, mode, head, zoom });
   sheet.shown = shown;
   for (const name of ["frame", "lines", "distance"]) $(name).hidden = name !== ({ map: "frame" }[view] || view);
   if ($("image")) $("image").hidden = view !== "image";
@@ -81,16 +81,16 @@ async function showMap(state) {
     const layout = (sheet.layout = plan(shown, $("frame").clientWidth || 600, zoom));
     drawMap($("heatmap"), shown, layout, sharpness(layout));
     const at = sheet.at;
-    readCell(at && at.site === site && at.row < shown.rows && at.column < shown.columns ? at : null);
+    readCell(at && at.layer === layer && at.row < shown.rows && at.column < shown.columns ? at : null);
   }
-  $("range").textContent = shown.signed && !shown.peak ? "There is no difference." : `${shown.signed ? `−${number(shown.peak)} (the second run more) to ` : "0 to "}${number(shown.peak)}. ` +
-    `Kept in 256 steps of ${number(shown.step)}: a number read here is right to half a step for each token in it.`;
+  $("range").textContent = shown.signed && !shown.peak ? "No difference." : `${shown.signed ? `−${number(shown.peak)} (second run higher) to ` : "0 to "}${number(shown.peak)}. ` +
+    `Stored in 256 steps of ${number(shown.step)}: a number is exact to half a step per token.`;
   const stops = shown.signed ? SIDES : STOPS;
   document.querySelector(".ramp").style.background =
     `linear-gradient(to right, ${stops[isDark() ? "dark" : "light"].map(css).join(", ")})`;
-  showJudged(state);
-  $("heatmap").dataset.shown = `${site}/${mode}/${head}/${zoom}`;
-  $("large").dataset.shown = [site, mode, head, view, state.unit, Number(state.special), Number(state.norm), Number(state.diff),
+  showHeadFaithfulness(state);
+  $("heatmap").dataset.shown = `${layer}/${mode}/${head}/${zoom}`;
+  $("large").dataset.shown = [layer, mode, head, view, state.unit, Number(state.special), Number(state.norm), Number(state.diff),
     (state.heads || []).join("."), (state.spans || []).join(".")].join("/");
 }
 
@@ -99,15 +99,15 @@ function cellAt(event) {
   const box = $("heatmap").getBoundingClientRect();
   const column = Math.floor((event.clientX - box.left - left) / cell);
   const row = Math.floor((event.clientY - box.top - top) / tall);
-  const { rows, columns, site } = sheet.shown;
-  return row >= 0 && column >= 0 && row < rows && column < columns ? { row, column, site } : null;
+  const { rows, columns, layer } = sheet.shown;
+  return row >= 0 && column >= 0 && row < rows && column < columns ? { row, column, layer } : null;
 }
 function readCell(at) {
   sheet.at = at;
   const out = $("readout");
   $("cursor").hidden = !at;
   if (!at) {
-    out.textContent = "Point at a cell, or reach the picture with the tab key and walk with the arrows.";
+    out.textContent = "Point at a cell, or focus the heatmap with Tab and use the arrow keys.";
     delete out.dataset.value;
     return;
   }
@@ -132,11 +132,11 @@ function watchHeatmap() {
     const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
     if (!move || !sheet.shown) return;
     event.preventDefault();
-    const { rows, columns, site } = sheet.shown;
+    const { rows, columns, layer } = sheet.shown;
     const at = sheet.at || { row: 0, column: 0 };
     const inside = (value, size) => Math.max(0, Math.min(size - 1, value));
-    readCell(sheet.at ? { row: inside(at.row + move[0], rows), column: inside(at.column + move[1], columns), site }
-      : { row: 0, column: 0, site });
+    readCell(sheet.at ? { row: inside(at.row + move[0], rows), column: inside(at.column + move[1], columns), layer }
+      : { row: 0, column: 0, layer });
     $("cursor").scrollIntoView({ block: "nearest", inline: "nearest" });
   });
 }

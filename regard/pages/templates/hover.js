@@ -1,4 +1,4 @@
-// Numbers on hover, tap or focus for whatever carries data-tip; arrow keys walk through the words of a text.
+// Tooltips on hover, tap or focus for elements with data-tip; arrow keys move through the words of a text.
 const tip = document.getElementById("tip");
 function showTip(text, x, y) {
   tip.textContent = text;
@@ -26,7 +26,7 @@ document.documentElement.addEventListener("pointerleave", hideTip);
 for (const text of document.querySelectorAll("[data-words]")) {
   const words = [...text.querySelectorAll(".word")];
   if (!words.length) continue;
-  words[0].tabIndex = 0;  // one stop for the tab key; the arrows go on from there
+  words[0].tabIndex = 0;  // one tab stop; the arrow keys move on
   text.addEventListener("keydown", (event) => {
     const at = words.indexOf(document.activeElement);
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];

@@ -1,29 +1,29 @@
-// Maps stay compressed text until somebody looks at them.
+// Maps stay compressed until they are shown.
 const decoded = new Map();
-function bytes(site) {
-  if (!decoded.has(site)) decoded.set(site, inflate(site));
-  return decoded.get(site);
+function bytes(layer) {
+  if (!decoded.has(layer)) decoded.set(layer, inflate(layer));
+  return decoded.get(layer);
 }
-async function inflate(site) {
-  const text = atob($(`map-${site}`).textContent.trim());
+async function inflate(layer) {
+  const text = atob($(`map-${layer}`).textContent.trim());
   const packed = new Uint8Array(text.length);
   for (let i = 0; i < text.length; i++) packed[i] = text.charCodeAt(i);
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
   const levels = new Uint8Array(await new Response(stream).arrayBuffer());
-  const [heads, rows, columns] = look.maps[site].shape;
-  if (levels.length !== heads * rows * columns) throw new Error(`map ${site} is ${levels.length} bytes long`);
+  const [heads, rows, columns] = look.maps[layer].shape;
+  if (levels.length !== heads * rows * columns) throw new Error(`map ${layer} is ${levels.length} bytes long`);
   document.documentElement.dataset.decoded = decoded.size;
   return levels;
 }
-const stepOf = (site) => look.maps[site].max / 255;
-const ownerOf = (site) => (look.maps[site].side ? look.other : look);
+const stepOf = (layer) => look.maps[layer].max / 255;
+const ownerOf = (layer) => (look.maps[layer].side ? look.other : look);
 
-// The weights of one head, or the mean or largest of those chosen, cell by cell.
-async function matrix(site, mode, head, chosen) {
-  const levels = await bytes(site);
-  const [heads, rows, columns] = look.maps[site].shape;
+// Weights of one head, or the mean or maximum over the selected heads.
+async function matrix(layer, mode, head, chosen) {
+  const levels = await bytes(layer);
+  const [heads, rows, columns] = look.maps[layer].shape;
   const size = rows * columns;
-  const step = stepOf(site);
+  const step = stepOf(layer);
   const values = new Float32Array(size);
   const list = mode === "single" ? [head] : chosen && chosen.length ? chosen : Array.from({ length: heads }, (_, h) => h);
   for (const h of list) {
@@ -35,10 +35,10 @@ async function matrix(site, mode, head, chosen) {
   return { rows, columns, values, step };
 }
 
-// What stands along an axis: a name for each place, which word it is part of, whether it is a special token.
+// Entries of an axis: name, word, and whether it is a special token.
 const token = (t) => t.text.trim() || "␣";
-function axisOf(site, axis, count) {
-  const owner = ownerOf(site);
+function axisOf(layer, axis, count) {
+  const owner = ownerOf(layer);
   const places = (list, from = 0) => list.map((t, i) => ({ name: token(t), word: t.special ? null : t.word, special: t.special, index: from + i }));
   const named = (names) => names.map((name) => ({ name, word: null, special: false }));
   if (axis === "tokens") return places(owner.tokens);
@@ -52,8 +52,7 @@ function axisOf(site, axis, count) {
 const sentence = (owner, [first, end], i) => `${i + 1} ${owner.tokens.slice(first, end).filter((t) => !t.special).slice(0, 3)
   .map((t) => t.text.trim()).join(" ")}…`;
 
-// Places that are shown as one: pieces of a word, if words are asked for, and spans that were joined by hand; special
-// tokens may be left out.
+// Group positions: tokens of a word, if whole words are shown, and spans joined by the user; special tokens may be hidden.
 function groupsOf(places, words, special, spans) {
   const spanOf = ({ index }) => (spans || []).findIndex(([first, last]) => first <= index && index <= last);
   const groups = [];
@@ -72,11 +71,11 @@ function groupsOf(places, words, special, spans) {
   return groups;
 }
 
-// Columns of a word are summed, its rows are averaged; rows may then be made to sum to one.
-function shaped(site, raw, { unit, special, norm, spans }) {
-  const map = look.maps[site], joined = ownerOf(site) === look || sameTokens() ? spans : null;
-  const rowGroups = groupsOf(axisOf(site, map.rows, raw.rows), unit === "words", special, joined);
-  const columnGroups = groupsOf(axisOf(site, map.columns, raw.columns), unit === "words", special, joined);
+// Columns of a word are summed, its rows are averaged; rows are then normalized on request.
+function shaped(layer, raw, { unit, special, norm, spans }) {
+  const map = look.maps[layer], joined = ownerOf(layer) === look || sameTokens() ? spans : null;
+  const rowGroups = groupsOf(axisOf(layer, map.rows, raw.rows), unit === "words", special, joined);
+  const columnGroups = groupsOf(axisOf(layer, map.columns, raw.columns), unit === "words", special, joined);
   const rows = rowGroups.length, columns = columnGroups.length;
   const values = new Float32Array(rows * columns);
   const sums = new Float32Array(rows);
@@ -89,7 +88,7 @@ function shaped(site, raw, { unit, special, norm, spans }) {
     });
     if (norm && sums[r] > 0) for (let c = 0; c < columns; c++) values[r * columns + c] /= sums[r];
   });
-  // How far a number may be off: half a step for each cell that was summed; in a share also for those of its whole row.
+  // Quantization error: half a step for each summed cell; for normalized rows also that of the row sum.
   const half = raw.step / 2, all = columnGroups.reduce((count, g) => count + g.at.length, 0);
   const error = (r, c) => (norm && sums[r] > 0
     ? (half * (columnGroups[c].at.length + values[r * columns + c] * all)) / sums[r] : half * columnGroups[c].at.length);
@@ -100,21 +99,21 @@ const peakOf = (values) => { let peak = 0; for (const v of values) peak = Math.m
 
 const sameTokens = () => look.other && look.other.tokens.length === look.tokens.length &&
   look.tokens.every((t, i) => t.text === look.other.tokens[i].text);
-// The same place of the other run, if it has one of the same shape.
-function twin(site) {
-  const map = look.maps[site];
-  const found = look.maps.findIndex((m) => m.site === map.site && Boolean(m.side) !== Boolean(map.side) && String(m.shape) === String(map.shape));
+// The same layer of the other run, if it has the same shape.
+function twin(layer) {
+  const map = look.maps[layer];
+  const found = look.maps.findIndex((m) => m.layer === map.layer && Boolean(m.side) !== Boolean(map.side) && String(m.shape) === String(map.shape));
   return sameTokens() && found >= 0 ? found : null;
 }
 
-// What is drawn: one map as asked for, or the first run's minus the second's.
-async function picture(state) {
-  const { site, mode, head, heads, diff } = state;
-  const mine = shaped(site, await matrix(site, mode, head, heads), state);
-  const other = diff ? twin(site) : null;
+// The map to draw, or the difference of both runs.
+async function currentMap(state) {
+  const { layer, mode, head, heads, diff } = state;
+  const mine = shaped(layer, await matrix(layer, mode, head, heads), state);
+  const other = diff ? twin(layer) : null;
   if (other !== null) {
     const theirs = shaped(other, await matrix(other, mode, head, heads), state);
-    const sign = look.maps[site].side ? -1 : 1;
+    const sign = look.maps[layer].side ? -1 : 1;
     for (let i = 0; i < mine.values.length; i++) mine.values[i] = sign * (mine.values[i] - theirs.values[i]);
     const error = mine.error;
     mine.error = (r, c) => error(r, c) + theirs.error(r, c);

@@ -1,4 +1,4 @@
-// Words chosen by hand in the text, joined to one row and one column: state.spans holds the first and last token of each.
+// Words selected by the user, joined to one row and column: state.spans holds the first and last token of each.
 function selectedTokens() {
   const chosen = getSelection();
   if (!chosen || chosen.isCollapsed) return null;
@@ -9,14 +9,14 @@ function selectedTokens() {
 function join() {
   const span = selectedTokens();
   if (!span) {
-    $("join-say").textContent = "Select two words or more in the text above first.";
+    $("join-say").textContent = "First select two or more words in the text above.";
     return;
   }
   const apart = (state.spans || []).filter(([first, last]) => last < span[0] || first > span[1]);
   getSelection().removeAllRanges();
   change({ spans: [...apart, span].sort((a, b) => a[0] - b[0]), row: null });
 }
-const spansAsked = (text) => {
+const parseSpans = (text) => {
   const found = (text || "").split(".").map((part) => part.split("-").map(Number))
     .filter(([a, b]) => Number.isInteger(a) && Number.isInteger(b) && 0 <= a && a < b && b < look.tokens.length);
   return found.length ? found : null;
@@ -27,7 +27,7 @@ function showSpans() {
   $("join-say").textContent = state.spans ? `${state.spans.length} joined` : "";
 }
 function watchSpans() {
-  $("join")?.addEventListener("pointerdown", (event) => event.preventDefault());  // a press must not undo the selection
+  $("join")?.addEventListener("pointerdown", (event) => event.preventDefault());  // a click must not clear the selection
   $("join")?.addEventListener("click", join);
   $("apart")?.addEventListener("click", () => change({ spans: null, row: null }));
 }

@@ -10,7 +10,7 @@ import numpy as np
 
 from regard.data import image_files, image_source
 from regard.explain import image_uri as pictures
-from regard.pages import caption_page as viewer
+from regard.pages.caption_page import render_caption_page
 from regard.tasks.caption.run import CaptionRun, Described
 
 PLAIN = 225
@@ -37,11 +37,11 @@ def page(run: CaptionRun, found: Sequence[Described], paths: Sequence[Path]) -> 
                 "rows": rows,
                 "columns": columns,
                 "maps": [[round(float(w), 6) for w in map_.ravel()] for map_ in one.maps],
-                "picture": pictures.to_data_uri(picture),
+                "image": pictures.to_data_uri(picture),
                 "faithfulness": one.faithful,
             }
         )
     notes = [f"Only the first {MOST} of {len(found):,} pictures are shown."] if len(found) > MOST else []
     model = run.settings.model_name
     about: dict[str, Any] = {"title": "Where each word was looked for", "model": model, "run": str(run.folder or "")}
-    return viewer.page({**about, "pictures": shown, "notes": notes})
+    return render_caption_page({**about, "images": shown, "notes": notes})

@@ -18,8 +18,9 @@ from regard.explain.interventions import Intervention
 from regard.explain.look_result import Look
 from regard.explain.rationales import add_evidence
 from regard.inspect import AttentionMap, TokenAttribution, hop_overlap, token_attribution
+from regard.tasks.classify.dataset import encode_texts
 from regard.tasks.classify.objective import sentence_numbers
-from regard.tasks.classify.run import Classifier, encoded
+from regard.tasks.classify.run import Classifier
 
 BATCH_TOKENS = 16_384
 
@@ -36,7 +37,7 @@ class TextClassifierExplainer(Explainer):
         self.run, self.model, self.text = run, run.model, text
         votes = f" × {run.settings.members}" if run.settings.members > 1 else ""
         self.model_name, self.folder = run.settings.model_name + votes, str(run.folder or "")
-        self.found = encoded([text], run.tokenizer, run.settings)
+        self.found = encode_texts([text], run.tokenizer, run.settings)
         encoding, n = run.tokenizer.encode(text), len(self.found.ids)
         self.offsets, words = encoding.offsets[:n] or [(0, len(text))], encoding.word_ids[:n] or [0]
         self.tokens = [

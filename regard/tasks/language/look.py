@@ -42,7 +42,7 @@ def build_explainer(run: LanguageModel, text: str, label: str | None = None) -> 
     if run.objective in ("causal", "span"):
         reading, notes = _written(run, text)
         return NextTokenExplainer(run.model, reading, label=label, **known), notes
-    if MARK not in text and not hasattr(run.model, "states"):
+    if MARK not in text and not hasattr(run.model, "hidden_states"):
         raise UserError(f'the text has no {MARK}; write one where a word is missing: "The {MARK} sat"')
     reading, notes = _with_masks(run, text)
     places = [i for i, id in enumerate(reading.ids) if id == MASK]
@@ -105,7 +105,7 @@ def _cut(
         end = "last" if last else "first"
         notes.append(f"The text has {len(ids):,} tokens, and the model sees {most}: the {end} {most} were read.")
         ids, tokens = (ids[-most:], tokens[-most:]) if last else (ids[:most], tokens[:most])
-    speller = run.speller
+    detokenizer = run.detokenizer
 
     def find(word: str) -> int | None:
         for written in (f" {word}", word):
@@ -118,6 +118,6 @@ def _cut(
     tokens = [dict(token) for token in tokens]
 
     def word(id: int) -> str:
-        return speller.text([id]) or run.tokenizer.token(id)
+        return detokenizer.decode([id]) or run.tokenizer.token(id)
 
     return PromptText(text, ids, tokens, word, find, EOS if last else MASK, never), notes

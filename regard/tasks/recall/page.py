@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import UserError
-from regard.pages import recall_report as report
+from regard.pages.recall_report import render_recall_report
 from regard.tasks.recall.answer import Answer, Tried
 from regard.tasks.recall.run import Recaller
 from regard.tasks.recall.similarity import by_origin, like_nearest
@@ -31,7 +31,7 @@ def page(
     measured: Sequence[Measured], *, source: str, title: str = "How far to believe it", notes: Sequence[str] = ()
 ) -> str:
     """One self-contained document about one run or several on the same questions."""
-    return report.page(
+    return render_recall_report(
         {
             "title": title,
             "lead": " ".join(_sentence(run, found) for run, _, found in measured),

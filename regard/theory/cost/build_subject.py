@@ -18,7 +18,7 @@ from torch import nn
 
 from regard.attention.mechanisms import MECHANISMS
 from regard.config import specs
-from regard.config.settings import build as build_settings
+from regard.config.settings import build_dataclass as build_settings
 from regard.errors import UserError, suggest_choices
 from regard.layers.multi_head_attention import MultiHeadAttention
 from regard.theory.cost import reference_layers
@@ -32,7 +32,7 @@ PAPERS = {"transformer-base": "translate/transformer"}
 
 def layer(spec: str, d: int, heads: int, positions: str | None = None) -> nn.Module | None:
     """A layer by name; None where there is none of that name."""
-    name = specs.parse(spec)[0]
+    name = specs.parse_spec(spec)[0]
     if name in reference_layers.NAMES and name != "local":
         return reference_layers.build(name, d, heads=heads)
     if name in MECHANISMS:

@@ -20,7 +20,7 @@ CLOSE = 0.01
 
 
 @dataclass(frozen=True)
-class Card:
+class CostCard:
     """formula and counted hold the same keys where both know them. `agrees`: whether parameters are equal and FLOPs
     within 1 %; None where there is no formula or an operator without a rule."""
 
@@ -46,12 +46,12 @@ class Card:
         return {**asdict(self), "agrees": self.agrees}
 
 
-def call(
+def example_inputs(
     module: nn.Module, n: int, m: int | None = None, *, batch: int = 1, seed: int = 0
 ) -> tuple[tuple, dict[str, Any]]:
     """Arguments for examples of n places: ids for a model, a sequence for a layer."""
     if type(module).__name__ == "Ensemble":
-        return call(module.members[0], n, m, batch=batch, seed=seed)  # type: ignore[index,arg-type]
+        return example_inputs(module.members[0], n, m, batch=batch, seed=seed)  # type: ignore[index,arg-type]
     draw = torch.Generator().manual_seed(seed)
     eye = getattr(getattr(module, "image_encoder", None), "backbone", None)
     if eye is not None:
@@ -92,29 +92,29 @@ def width(module: Any) -> int:
     raise TypeError(f"{type(module).__name__}: no width is known of its input")
 
 
-def tensors(out: Any) -> list[Tensor]:
+def output_tensors(out: Any) -> list[Tensor]:
     """Every tensor of an output that a loss could be made of."""
     if isinstance(out, Tensor):
         return [out]
     if isinstance(out, tuple | list):
-        return [t for one in out for t in tensors(one)]
+        return [t for one in out for t in output_tensors(one)]
     logits = getattr(out, "logits", None)
     if logits is None:
         return []
     return [logits, *(total for total, _ in getattr(out, "terms", {}).values())]
 
 
-def card(module: nn.Module, name: str, n: int, m: int | None = None, *, backward: bool = True) -> Card:
+def measure_cost(module: nn.Module, name: str, n: int, m: int | None = None, *, backward: bool = True) -> CostCard:
     """Count one example in evaluation mode (no dropout), forward and backward."""
     was = module.training
     module.eval()
-    args, kwargs = call(module, n, m)
+    args, kwargs = example_inputs(module, n, m)
     given = [t for t in args if isinstance(t, Tensor) and t.is_floating_point()]
     if type(module).__name__ == "BidirectionalRNN":
         args = (*args, torch.tensor([n]))
     try:
-        with Trace() as forward, Kept(module, given) as kept:
-            outs = [t for t in tensors(module(*args, **kwargs)) if t.requires_grad]
+        with Trace() as forward, SavedActivations(module, given) as kept:
+            outs = [t for t in output_tensors(module(*args, **kwargs)) if t.requires_grad]
         if isinstance(module, nn.RNNBase):
             outs = outs[:1]
         back = None
@@ -138,7 +138,7 @@ def card(module: nn.Module, name: str, n: int, m: int | None = None, *, backward
     }
     formula = None if parts is None else total(module, parts, n)
     unknown = sorted({**forward.unknown, **(back.unknown if back else {})})
-    return Card(name, {"n": n, "m": n if m is None else m}, parts, formula, counted, dict(forward.by), unknown)
+    return CostCard(name, {"n": n, "m": n if m is None else m}, parts, formula, counted, dict(forward.by), unknown)
 
 
 def items(module: nn.Module, n: int, m: int | None = None) -> list[Item] | None:
@@ -164,7 +164,7 @@ def total(module: nn.Module, parts: list[Item], n: int) -> dict[str, int]:
     }
 
 
-class Kept(torch.autograd.graph.saved_tensors_hooks):
+class SavedActivations(torch.autograd.graph.saved_tensors_hooks):
     """Bytes that are kept for the backward pass, each piece of memory once; parameters and inputs are not counted."""
 
     def __init__(self, module: nn.Module, given: list[Tensor]):
@@ -180,7 +180,7 @@ class Kept(torch.autograd.graph.saved_tensors_hooks):
 
         super().__init__(pack, lambda tensor: tensor)
 
-    def __enter__(self) -> Kept:
+    def __enter__(self) -> SavedActivations:
         super().__enter__()
         return self
 
@@ -203,7 +203,7 @@ def kv_cache(module: Any, n: int) -> int | None:
 
     if not hasattr(module, "step") or hasattr(module, "decode"):
         return None
-    args, _ = call(module, n)
+    args, _ = example_inputs(module, n)
     with torch.no_grad():
         _, past = module.step(args[0].detach() if args[0].is_floating_point() else args[0])
     memories = [past] if isinstance(past, KVCache) else past

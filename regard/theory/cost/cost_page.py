@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import UserError
-from regard.pages.assets import document
-from regard.pages.training_report import HERE as REPORT
+from regard.pages.assets import render_document
+from regard.pages.plots import line_plot
 from regard.theory.cost import crossover
-from regard.theory.cost.cost_card import Card
-from regard.theory.cost.plots import plot
+from regard.theory.cost.cost_card import CostCard
 
 HERE = Path(__file__).parent.parent / "templates"
 WORDS = {
@@ -29,7 +28,7 @@ WORDS = {
 AGREE = {True: "yes", False: "NO", None: "–"}
 
 
-def page(card: Card, d: int) -> str:
+def page(card: CostCard, d: int) -> str:
     n = card.sizes["n"]
     formula = card.formula or {}
     rows = [
@@ -42,9 +41,9 @@ def page(card: Card, d: int) -> str:
         for key, word in WORDS.items()
         if formula.get(key) is not None or card.counted.get(key) is not None
     ]
-    return document(
+    return render_document(
         "cost.html.j2",
-        folders=(HERE, REPORT),
+        folders=(HERE,),
         css=["theme.css", "text.css", "report.css"],
         js=["hover.js"],
         card=card.as_dict(),
@@ -61,19 +60,19 @@ def growth(n: int, d: int) -> list[dict[str, Any]]:
     return [
         {
             "title": f"Against the length: one layer of width {d}",
-            "svg": plot(crossover.against_n(d, longest), x_label="n", y_label="FLOPs forward", log="xy", marks=marks),
+            "svg": line_plot(crossover.against_n(d, longest), x_label="n", y_label="FLOPs forward", log="xy", marks=marks),
             "text": f"With projections, self-attention costs as much as a GRU at n = {cross['gru']} and as an LSTM at "
             f"n = {cross['lstm']}; a plain RNN costs less at every length.",
         },
         {
             "title": f"Against the width: one layer on {n} places",
-            "svg": plot(crossover.against_d(n, max(1024, 2 * d)), x_label="d", y_label="FLOPs forward", log="xy"),
+            "svg": line_plot(crossover.against_d(n, max(1024, 2 * d)), x_label="d", y_label="FLOPs forward", log="xy"),
             "text": "Once d is well beyond n the projections decide, and everything grows with d².",
         },
     ]
 
 
-def write(card: Card, d: int, out: Path) -> Path:
+def write(card: CostCard, d: int, out: Path) -> Path:
     if out.suffix.lower() != ".html":
         raise UserError(f"the page is HTML: give --out a name that ends in .html, not {str(out)!r}")
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ from regard.theory.cost.reference_layers import Convolution
 GATES = {nn.RNN: 1, nn.GRU: 3, nn.LSTM: 4}
 FUSED = ("dot", "bare", "local", "local-2d")
 """Mechanisms whose scores go through the fused kernel, as long as keys are as wide as values."""
-UNPROJECTED = ("bilinear", "merged")
+UNPROJECTED = ("bilinear", "merged-qk")
 """And those whose keys are the memory itself."""
 
 
@@ -86,10 +86,7 @@ def fused(mechanism: Any, n: int, m: int) -> int:
         return 4 * mechanism.heads * n * m * values
     if width != values or mechanism.name not in FUSED:
         return 0
-    project = mechanism.projecting(n, m) if hasattr(mechanism, "projecting") else None
-    if project is None:
-        project = 2 * mechanism.heads * (n * mechanism.dim * width + m * mechanism.context_dim * (width + values))
-    return mechanism.cost(n, m).flops - project
+    return mechanism.cost(n, m).flops - mechanism.projection_flops(n, m)
 
 
 def judged(mechanism: Any, n: int, m: int) -> int:

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from regard.config.settings import TrainSettings
 from regard.theory.cost.classifier_formulas import SENTENCE
-from regard.theory.cost.cost_card import Kept, call, tensors
+from regard.theory.cost.cost_card import SavedActivations, example_inputs, output_tensors
 from regard.training import environment
-from regard.training.loop import probe
+from regard.training.loop import time_training
 from regard.training.objective import LossTerm
 from regard.training.time_budget import SHARE
 
@@ -60,7 +60,7 @@ class Probe:
 
     def batch(self, indices: np.ndarray, epoch: int) -> Texts:
         seed = int(indices[0])
-        args = call(self.given, self.n, batch=self.rows, seed=seed)[0]
+        args = example_inputs(self.given, self.n, batch=self.rows, seed=seed)[0]
         if len(args) == 3:  # words, which are real, and their sentences
             args = *args[:2], sentences(self.rows, self.n, self.sentence, seed)
         return Texts(tuple(t.detach() for t in args), self.n * self.rows, self.rows)
@@ -85,7 +85,7 @@ def loss_of(model: nn.Module, args: tuple[Tensor, ...]) -> Tensor:
     known: Any = getattr(model, "module", model)  # as the loop wraps it
     ids = args[-1] if len(args) == 2 else args[0]
     if ids.is_floating_point():  # a layer, or pictures alone
-        return tensors(model(*args))[0].square().mean()
+        return output_tensors(model(*args))[0].square().mean()
     if hasattr(known, "segments") and hasattr(known, "word"):  # masked words
         places = torch.arange(0, ids.numel(), round(1 / HIDDEN))
         words, follows = model(ids, places=places)
@@ -93,13 +93,13 @@ def loss_of(model: nn.Module, args: tuple[Tensor, ...]) -> Tensor:
     if getattr(known, "adaptive", None) is not None:  # which can do without the logits of all words
         return model(ids, targets=ids).mean()
     out = model(*args)
-    logits = tensors(out)[0]
+    logits = output_tensors(out)[0]
     if type(known).__name__ == "SpanReader":
         return -logits.gather(2, (ids[:, :2, None] % ids.shape[1])).clamp_min(1e-9).log().mean()
     if logits.dim() == 3:
         wanted = args[-1][:, : logits.shape[1]].flatten() % logits.shape[-1]
         return F.cross_entropy(logits.flatten(0, 1), wanted)
-    terms = sum((t.sum() for t in tensors(out)[1:]), logits.new_zeros(()))
+    terms = sum((t.sum() for t in output_tensors(out)[1:]), logits.new_zeros(()))
     each = logits[None] if out.each is None else out.each
     target = ids.sum(1) % logits.shape[-1]
     return torch.stack([F.cross_entropy(one, target) for one in each]).mean() + terms
@@ -114,9 +114,9 @@ def predict(
     task = Probe(n, batch, model, sentence)
     _see(model, task)
     args = task.batch(np.array([0]), 0).args
-    with Kept(model, list(args)) as kept, environment.prepared():
+    with SavedActivations(model, list(args)) as kept, environment.process_environment():
         loss_of(model, args)
-    each, _ = probe(model, task, TrainSettings(budget=max(seconds, 1e-3) / SHARE), Path(), seed=0)
+    each, _ = time_training(model, task, TrainSettings(budget=max(seconds, 1e-3) / SHARE), Path(), seed=0)
     size = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
     return {
         "batch": batch,

@@ -1,4 +1,4 @@
-// A map is laid over a picture: where no attention fell it is dark, where most fell it is warm.
+// A map over an image: dark without attention, orange where it is highest.
 const DARK = 0.72, WARM = 0.4, HUE = [255, 150, 20];
 function veil(canvas, rows, columns, map) {
   canvas.width = columns;

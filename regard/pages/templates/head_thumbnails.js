@@ -1,10 +1,10 @@
-// All heads as small pictures, drawn when they come into view.
-const LARGEST = 84;  // pixels; many heads share the width there is, at most 12 in a line
+// Thumbnails of all heads, drawn when they scroll into view.
+const LARGEST = 84;  // pixels; at most 12 in a row
 const proportion = (rows, columns) => Math.max(1 / 3, Math.min(5, columns / rows));
 function buildGlance(choose) {
-  for (const row of document.querySelectorAll("#glance .site")) {
-    const site = Number(row.dataset.site);
-    const { shape: [heads, rows, columns], site: name } = look.maps[site];
+  for (const row of document.querySelectorAll("#glance .layer")) {
+    const layer = Number(row.dataset.layer);
+    const { shape: [heads, rows, columns], layer: name } = look.maps[layer];
     const beside = Math.min(12, heads);
     row.querySelector(".thumbs").style.gridTemplateColumns = `repeat(${beside}, minmax(0, ${LARGEST}px))`;
     for (let head = 0; head < heads; head++) {
@@ -12,14 +12,14 @@ function buildGlance(choose) {
       const canvas = document.createElement("canvas");
       canvas.style.aspectRatio = proportion(rows, columns);
       Object.assign(button, { type: "button", tabIndex: -1 });
-      const called = look.maps[site].rollout ? `${name} up to layer ${head}` : `${name}, head ${head}`;
-      const lost = (look.heads || []).find((h) => h.site === name && h.head === head && !look.maps[site].side);
-      const told = lost ? `\nwithout it ${lost.change < 0 ? "−" : "+"}${number(Math.abs(lost.change))}` : "";
-      Object.assign(button.dataset, { head, site, tip: called + told });
-      button.setAttribute("aria-label", called);
+      const label = look.maps[layer].rollout ? `${name} up to layer ${head}` : `${name}, head ${head}`;
+      const lost = (look.heads || []).find((h) => h.layer === name && h.head === head && !look.maps[layer].side);
+      const effect = lost ? `\nwithout it ${lost.change < 0 ? "−" : "+"}${number(Math.abs(lost.change))}` : "";
+      Object.assign(button.dataset, { head, layer, tip: label + effect });
+      button.setAttribute("aria-label", label);
       button.setAttribute("aria-pressed", "false");
       button.append(canvas);
-      button.addEventListener("click", (event) => choose(site, head, event.ctrlKey || event.metaKey || event.shiftKey));
+      button.addEventListener("click", (event) => choose(layer, head, event.ctrlKey || event.metaKey || event.shiftKey));
       row.querySelector(".thumbs").append(button);
     }
   }
@@ -28,31 +28,31 @@ function buildGlance(choose) {
     const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
     if (!at || !move) return;
     event.preventDefault();
-    const site = Math.max(0, Math.min(look.maps.length - 1, Number(at.dataset.site) + move[0]));
-    const head = Math.max(0, Math.min(look.maps[site].shape[0] - 1, Number(at.dataset.head) + move[1]));
-    choose(site, head);
-    thumb(site, head).focus();
+    const layer = Math.max(0, Math.min(look.maps.length - 1, Number(at.dataset.layer) + move[0]));
+    const head = Math.max(0, Math.min(look.maps[layer].shape[0] - 1, Number(at.dataset.head) + move[1]));
+    choose(layer, head);
+    thumb(layer, head).focus();
   });
 }
-const thumb = (site, head) => document.querySelector(`#glance button[data-site="${site}"][data-head="${head}"]`);
+const thumb = (layer, head) => document.querySelector(`#glance button[data-layer="${layer}"][data-head="${head}"]`);
 
-let line = Promise.resolve();  // one site after the other, so that the large picture never waits behind all of them
+let line = Promise.resolve();  // one layer at a time, so that the large map never waits for all of them
 function watchGlance() {
   const seen = new IntersectionObserver((entries) => {
     for (const entry of entries) {
       if (!entry.isIntersecting) continue;
       seen.unobserve(entry.target);
-      line = line.then(() => drawSite(entry.target)).catch((error) => console.error(error));
+      line = line.then(() => drawLayer(entry.target)).catch((error) => console.error(error));
     }
   }, { rootMargin: "100px" });
-  document.querySelectorAll("#glance .site").forEach((row) => seen.observe(row));
+  document.querySelectorAll("#glance .layer").forEach((row) => seen.observe(row));
 }
 
-// Each pixel shows the largest weight among the cells it stands for: thin lines of attention survive shrinking.
-async function drawSite(row) {
-  const site = Number(row.dataset.site);
-  const [, rows, columns] = look.maps[site].shape;
-  const levels = await bytes(site);
+// Each pixel shows the largest weight of its cells, so that thin lines stay visible.
+async function drawLayer(row) {
+  const layer = Number(row.dataset.layer);
+  const [, rows, columns] = look.maps[layer].shape;
+  const levels = await bytes(layer);
   const table = ramp();
   for (const button of row.querySelectorAll("button")) {
     const offset = Number(button.dataset.head) * rows * columns;
@@ -78,7 +78,7 @@ async function drawSite(row) {
   row.dataset.drawn = "yes";
 }
 function redrawGlance() {
-  document.querySelectorAll('#glance .site[data-drawn="yes"]').forEach(drawSite);
+  document.querySelectorAll('#glance .layer[data-drawn="yes"]').forEach(drawLayer);
 }
 function paint(values, width, height, peak, table, signed = false) {
   const image = new ImageData(width, height);
