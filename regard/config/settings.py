@@ -1,7 +1,6 @@
-"""All settings: one frozen tree of dataclasses, filled from a file and the command line. Free of torch, so that help
-is quick.
+"""Settings: a tree of frozen dataclasses that is filled from a file and from the command line.
 
-An unknown key is an error that names the nearest one; a value of the wrong type is an error that says which is wanted.
+An unknown key is an error that suggests the nearest one; a value of a wrong type is an error that names the type.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from regard.errors import UserError, did_you_mean
 T = TypeVar("T")
 
 LENGTH_SETTINGS = ("epochs", "steps", "budget")
-"""What the length of training is counted in: one of them."""
+"""Settings for the length of training; one of them is set."""
 
 
 def setting(default: Any, help: str, *, metavar: str | None = None) -> Any:
@@ -105,31 +104,43 @@ class Settings:
     train: TrainSettings = field(default_factory=TrainSettings)
 
 
-def build_dataclass(cls: type[T], given: Mapping[str, Any], *, where: str = "") -> T:
-    """Fill a dataclass from a mapping, converting each value to its field's type."""
+def build_dataclass(cls: type[T], values: Mapping[str, Any], *, where: str = "") -> T:
+    """Build a dataclass from a mapping. Each value is converted to the type of its field.
+
+    Args:
+        cls: The dataclass.
+        values: Values by field. Fields that are missing have their defaults.
+        where: Path of the dataclass in the tree of settings, for messages.
+    """
     hints = typing.get_type_hints(cls)
-    known = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
-    values = {}
-    for key, value in given.items():
+    fields = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    converted = {}
+    for key, value in values.items():
         path = f"{where}.{key}" if where else key
-        if key not in known:
-            raise UserError(f"unknown setting {path!r}; {did_you_mean(str(key), known)}")
-        values[key] = convert_value(hints[key], value, path)
-    return cls(**values)
+        if key not in fields:
+            raise UserError(f"unknown setting {path!r}; {did_you_mean(str(key), fields)}")
+        converted[key] = convert_value(hints[key], value, path)
+    return cls(**converted)
 
 
-def convert_value(kind: Any, value: Any, path: str) -> Any:
-    """One value to the type that its field declares; text from the command line is read as that type."""
-    if kind is Any:
+def convert_value(hint: Any, value: Any, path: str) -> Any:
+    """Convert a value to a type. Text, as from the command line, is parsed.
+
+    Args:
+        hint: The type: a dataclass, bool, int, float, str, a tuple of any length, or a union of these.
+        value: The value.
+        path: Name of the setting, for messages.
+    """
+    if hint is Any:
         return value
-    options = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
+    options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     if type(None) in options and (value is None or (isinstance(value, str) and value.lower() in ("none", "null"))):
         return None
     for option in options:
-        if typing.get_origin(option) is tuple:  # of any length, of one type
-            given = split_list(value) if isinstance(value, str) else value
-            if isinstance(given, (list, tuple)):
-                return tuple(convert_value(typing.get_args(option)[0], one, path) for one in given)
+        if typing.get_origin(option) is tuple:
+            items = split_list(value) if isinstance(value, str) else value
+            if isinstance(items, (list, tuple)):
+                return tuple(convert_value(typing.get_args(option)[0], item, path) for item in items)
         if dataclasses.is_dataclass(option):
             if isinstance(value, option):  # type: ignore[arg-type]
                 return value
@@ -153,52 +164,57 @@ def convert_value(kind: Any, value: Any, path: str) -> Any:
         elif option is str:
             if isinstance(value, str):
                 return value
-            if isinstance(value, int) and not isinstance(value, bool):  # a file may say `precision: 32` or `text: 3`
+            if isinstance(value, int) and not isinstance(value, bool):  # `precision: 32` or `text: 3` in a file
                 return str(value)
-    wanted = " or ".join("none" if o is type(None) else getattr(o, "__name__", str(o)) for o in options)
-    raise UserError(f"{path} wants {wanted}, and was given {value!r}")
+    names = " or ".join(
+        "none" if option is type(None) else getattr(option, "__name__", str(option)) for option in options
+    )
+    raise UserError(f"{path} must be {names}, not {value!r}")
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """`[a, b]`, as a file would have it, as its parts; any other text is one."""
+    """Split `[a, b]`, the notation of a YAML file, into its items. Any other text is one item."""
     if not (text.startswith("[") and text.endswith("]")):
         return (text,)
-    return tuple(part.strip() for part in text[1:-1].split(",") if part.strip())
+    return tuple(item.strip() for item in text[1:-1].split(",") if item.strip())
 
 
 def parse_overrides(pairs: list[str]) -> dict[str, Any]:
-    """`["train.lr=0.1", "seed=3"]` as a nested mapping, values still text."""
+    """Parse `["train.lr=0.1", "seed=3"]` to a nested mapping. The values stay text."""
     tree: dict[str, Any] = {}
     for pair in pairs:
         path, equals, value = pair.partition("=")
         if not equals or not path:
-            raise UserError(f"--set wants key=value, such as --set train.lr=0.001, and was given {pair!r}")
-        tree = merge_settings(tree, expand_model_name(nest(path.strip().split("."), value.strip())))
+            raise UserError(f"--set must be KEY=VALUE, such as --set train.lr=0.001, not {pair!r}")
+        tree = merge_settings(tree, expand_model_name(nest_value(path.strip().split("."), value.strip())))
     return tree
 
 
-def nest(path: list[str], value: Any) -> dict[str, Any]:
-    return {path[0]: value if len(path) == 1 else nest(path[1:], value)}
+def nest_value(path: list[str], value: Any) -> dict[str, Any]:
+    """A nested mapping with one value: `nest_value(["train", "lr"], 0.1)` is {"train": {"lr": 0.1}}."""
+    return {path[0]: value if len(path) == 1 else nest_value(path[1:], value)}
 
 
-def merge_settings(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """One nested mapping laid over another; neither is changed."""
-    laid = dict(under)
-    for key, value in over.items():
-        below = laid.get(key)
-        nested = isinstance(value, Mapping)
-        laid[key] = merge_settings(below if isinstance(below, Mapping) else {}, value) if nested else value
-    return laid
+def merge_settings(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge two nested mappings into a new one. Values of `override` replace those of `base`."""
+    merged = dict(base)
+    for key, value in override.items():
+        if isinstance(value, Mapping):
+            below = merged.get(key)
+            merged[key] = merge_settings(below if isinstance(below, Mapping) else {}, value)
+        else:
+            merged[key] = value
+    return merged
 
 
 def expand_model_name(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """`model: han`, short for a mapping with that name, as the mapping, which can be laid over another."""
-    short = isinstance(tree.get("model"), str)
-    return {**tree, "model": {"name": tree["model"]}} if short else dict(tree)
+    """Write `model: han` as `model: {name: han}`, which can be merged."""
+    is_name = isinstance(tree.get("model"), str)
+    return {**tree, "model": {"name": tree["model"]}} if is_name else dict(tree)
 
 
 def load_settings(path: str | Path) -> dict[str, Any]:
-    """A YAML or JSON file of settings as a nested mapping."""
+    """Read a YAML or JSON file of settings as a nested mapping."""
     path = Path(path)
     if not path.is_file():
         raise UserError(f"no settings file {str(path)!r}")
@@ -210,25 +226,25 @@ def load_settings(path: str | Path) -> dict[str, Any]:
             import yaml
 
             tree = yaml.safe_load(text)
-    except Exception as problem:
-        raise UserError(f"{path} is not valid {'JSON' if path.suffix == '.json' else 'YAML'}: {problem}") from None
+    except Exception as error:
+        raise UserError(f"{path} is not valid {'JSON' if path.suffix == '.json' else 'YAML'}: {error}") from None
     if not isinstance(tree, dict):
-        raise UserError(f"{path} must hold a mapping of settings, and holds {type(tree).__name__}")
+        raise UserError(f"{path} must contain a mapping of settings, not {type(tree).__name__}")
     return expand_model_name(tree)
 
 
-_UNITS = {
+_SECONDS = {
     **dict.fromkeys(("", "s", "sec", "secs", "second", "seconds"), 1),
     **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60),
     **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600),
 }
 
 
-def parse_duration(text: str | float | None) -> float | None:
-    """`2min`, `90s`, `1.5h` or a bare number of seconds."""
-    if text is None or isinstance(text, (int, float)):
-        return text
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", str(text).lower())
-    if not match or match[2] not in _UNITS:
-        raise UserError(f"a time such as 90s, 2min or 1.5h is wanted, and was given {text!r}")
-    return float(match[1]) * _UNITS[match[2]]
+def parse_duration(duration: str | float | None) -> float | None:
+    """Parse `2min`, `90s`, `1.5h` or a number of seconds to seconds."""
+    if duration is None or isinstance(duration, (int, float)):
+        return duration
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", str(duration).lower())
+    if not match or match[2] not in _SECONDS:
+        raise UserError(f"a duration must be like 90s, 2min or 1.5h, not {duration!r}")
+    return float(match[1]) * _SECONDS[match[2]]

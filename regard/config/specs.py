@@ -1,5 +1,4 @@
-"""`name:key=value,key=value` to an object: how mechanisms and positions are written on a command line and in a
-config."""
+"""Spec strings, `name:key=value,key=value`: how mechanisms and positions are written in settings."""
 
 from __future__ import annotations
 
@@ -14,19 +13,29 @@ T = TypeVar("T")
 
 
 def parse_spec(spec: str) -> tuple[str, dict[str, str]]:
-    """`"local:window=64"` -> `("local", {"window": "64"})`."""
+    """Parse a spec string into its name and its options.
+
+    >>> parse_spec("local:window=64")
+    ('local', {'window': '64'})
+    """
     name, _, rest = spec.partition(":")
     options = {}
     for part in filter(None, (p.strip() for p in rest.split(","))):
         key, equals, value = part.partition("=")
         if not equals:
-            raise UserError(f"{spec!r}: wanted name:key=value,key=value, and {part!r} has no '='")
+            raise UserError(f"{spec!r} must be name:key=value,key=value, but {part!r} has no '='")
         options[key.strip()] = value.strip()
     return name.strip(), options
 
 
 def find_choice(kind: str, name: str, known: Mapping[str, T]) -> T:
-    """The one of that name, or an error that names the nearest and all that are known."""
+    """Look up a name. Raises UserError with the nearest name and all known names if it is unknown.
+
+    Args:
+        kind: What is looked up, for the message, such as "tokenizer".
+        name: The name.
+        known: What can be found, by name.
+    """
     if name not in known:
         raise UserError(f"unknown {kind} {name!r}; {suggest_choices(name, known)}")
     return known[name]
@@ -54,10 +63,20 @@ def option_parameters(cls: type, common: set[str]) -> dict[str, inspect.Paramete
 
 
 def convert_options(kind: str, name: str, cls: type, options: Mapping[str, Any], common: set[str]) -> dict[str, Any]:
-    """Options converted to the types that the constructor declares; an unknown one is an error."""
-    own = option_parameters(cls, common)
+    """Convert the options of a spec to the types of the constructor's parameters. An unknown option is an error.
+
+    Args:
+        kind: What the class is, for the message, such as "mechanism".
+        name: Its name.
+        cls: The class.
+        options: The options, as text or as values.
+        common: Options that all classes of its kind have; they cannot be set in a spec.
+    """
+    parameters = option_parameters(cls, common)
     for key in options:
-        if key not in own:
-            what = suggest_choices(key, own) if own else "it takes none"
-            raise UserError(f"{kind} {name!r} has no option {key!r}; {what}")
-    return {key: convert_value(own[key].annotation, value, f"{kind} {name}:{key}") for key, value in options.items()}
+        if key not in parameters:
+            hint = suggest_choices(key, parameters) if parameters else "it has no options"
+            raise UserError(f"{kind} {name!r} has no option {key!r}; {hint}")
+    return {
+        key: convert_value(parameters[key].annotation, value, f"{kind} {name}:{key}") for key, value in options.items()
+    }

@@ -72,13 +72,6 @@ def build_settings(task: str, tree: Mapping[str, Any]) -> Settings:
     return settings
 
 
-def check_model_vocab(settings: Settings) -> None:
-    """Raise UserError if the model's vocab_size was set: it is the tokenizer's."""
-    field = type(settings.model).__dataclass_fields__.get("vocab_size")
-    if field is not None and settings.model.vocab_size != field.default:
-        raise UserError("the model's vocabulary is its tokenizer's: use --vocab-size N, not model.vocab_size")
-
-
 def make_paths_absolute(settings: S) -> S:
     """Make file names absolute, so that a run can be resumed from another folder."""
     paths: dict[str, Any] = {}

@@ -1,14 +1,12 @@
 """Warm start: train from the tokenizer, the sizes and the weights of another run.
 
-    gpt, bert, preln-bert -> transformer     The layers have the same names. With bert the transformer has norm="post".
-                                             The first segment embedding of a BERT is added to its token embeddings. The
-                                             pooling and the output layer are new.
-    birnn -> bilstm                          Token embeddings, with the subword embeddings added, and both recurrent
-                                             layers.
-    birnn -> han                             Token embeddings and both recurrent layers over words (GRUs). Weights for
-                                             n-gram features start at zero. The rest is new.
-    cnn -> gated-cnn                         Embeddings and all layers. The pooling and the output layer are new.
-    any -> the same model                    All weights, by name.
+    gpt, bert -> transformer     Embeddings and all layers. The first segment embedding of a BERT is added to its token
+                                 embeddings. The pooling and the output layer are new.
+    birnn -> bilstm              Token embeddings, with the subword embeddings added, and both recurrent layers.
+    birnn -> han                 Token embeddings and both recurrent layers over words (GRUs). Weights for n-gram
+                                 features start at zero. The rest is new.
+    cnn -> gated-cnn             Embeddings and all layers. The pooling and the output layer are new.
+    any -> the same model        All weights, by name.
 
 The log lists which weights were loaded, not used, and new. A warm start may also name a settings file: its run, in a
 folder of that name in runs/, is trained first.
@@ -57,24 +55,20 @@ def _from_birnn(weights: Weights) -> Weights:
 
 
 def _from_birnn_to_han(weights: Weights) -> Weights:
-    names = {name: name.replace("read.", "read_words.", 1) for name in weights if name.startswith("read.")}
+    names = {name: f"word_{name}" for name in weights if name.startswith("rnn.")}
     return _rename(_from_birnn(weights), names)
 
 
 def _from_bert(weights: Weights) -> Weights:
-    words = {name: tensor for name, tensor in weights.items() if name != "segments.weight"}
-    words["embed.weight"] = weights["embed.weight"] + weights["segments.weight"][0]
-    return _rename(words, {"embed.weight": "embedding.weight"})
-
-
-def _from_post_norm(weights: Weights) -> Weights:
-    return _rename(_from_bert(weights), {f"norm.{part}": f"first_norm.{part}" for part in ("weight", "bias")})
+    """Add the first segment embedding to the embedding of each token."""
+    renamed = {name: tensor for name, tensor in weights.items() if name != "segments.weight"}
+    renamed["embed.weight"] = weights["embed.weight"] + weights["segments.weight"][0]
+    return _from_gpt(renamed)
 
 
 PARTNERS: dict[tuple[str, str], Callable[[Weights], Weights]] = {
     ("gpt", "transformer"): _from_gpt,
-    ("bert", "transformer"): _from_post_norm,
-    ("preln-bert", "transformer"): _from_bert,
+    ("bert", "transformer"): _from_bert,
     ("birnn", "bilstm"): _from_birnn,
     ("birnn", "han"): _from_birnn_to_han,
     ("cnn", "gated-cnn"): _from_gpt,
@@ -235,7 +229,7 @@ def _adopt_sizes(source: Settings, name: str, task: str) -> dict[str, Any]:
     if source.model_name == "gpt":
         sizes["hidden"] = sizes["hidden"] or 4 * sizes["dim"]
     if name == "transformer":
-        sizes["norm"] = "post" if source.model_name == "bert" else sizes.get("norm", "pre")
+        sizes.setdefault("norm", "pre")
     if source.model_name == "birnn" and name in RNN_CELLS:
         sizes["embed"] = sizes["dim"]
         if sizes["cell"] != RNN_CELLS[name]:

@@ -81,7 +81,7 @@ def _stretches(run: Any, folder: Path) -> tuple[Corpus, Any, list[int]]:
 def _word(runs: Sequence[Any], read: Sequence[tuple[Corpus, Any, list[int]]], number: int) -> dict[str, Any]:
     text, _, edges = read[0]
     ids = text.read(np.array([edges[number]]), edges[number + 1] - edges[number])[0].tolist()
-    told = {"text": runs[0].speller.text(ids), "truth": ""}
+    told = {"text": runs[0].detokenizer.decode(ids), "truth": ""}
     if {run.objective for run in runs} not in ({"causal"}, {"masked"}, {"blank"}):
         return told
     batches = [
@@ -101,7 +101,7 @@ def _word(runs: Sequence[Any], read: Sequence[tuple[Corpus, Any, list[int]]], nu
     for run, log, truth in zip(runs, logs, of_truth, strict=True):
         top = int(log[at].argmax())
         said.append(f"{_spelled(run, top)} ({log[at, top].exp():.1%}), and the true word with {truth[at].exp():.1%}")
-    place, row, spell = int(places[at]), first.ids.flatten().tolist(), runs[0].speller.text
+    place, row, spell = int(places[at]), first.ids.flatten().tolist(), runs[0].detokenizer.decode
     if runs[0].objective == "causal":
         asked = spell(row[max(0, place + 1 - SHOWN) : place + 1])
     else:
@@ -113,13 +113,13 @@ def _word(runs: Sequence[Any], read: Sequence[tuple[Corpus, Any, list[int]]], nu
 def _logs(net: Any, batch: Any, places: torch.Tensor) -> torch.Tensor:
     """log p of every word at the places."""
     given = {} if batch.segments is None else {"segments": batch.segments}
-    found = net(batch.ids, places=places, **given)
+    found = net(batch.ids, logits_at=places, **given)
     logits = (found[0] if isinstance(found, tuple) else found).float()
     return logits - logits.logsumexp(-1, keepdim=True)
 
 
 def _spelled(run: Any, id: int) -> str:
-    return run.speller.text([id]).replace("\n", "⏎").strip() or run.tokenizer.token(id)
+    return run.detokenizer.decode([id]).replace("\n", "⏎").strip() or run.tokenizer.token(id)
 
 
 class LanguageComparison(ComparisonAdapter):
@@ -176,7 +176,7 @@ class LanguageComparison(ComparisonAdapter):
         def one(start: int) -> Any:
             ids = torch.from_numpy(text.read(np.array([start]), length))
             with torch.no_grad():
-                return run.model(ids, places=torch.tensor([length - 1]))
+                return run.model(ids, logits_at=torch.tensor([length - 1]))
 
         return [lambda start=int(start): one(start) for start in starts]
 

@@ -52,7 +52,7 @@ def read_training_text(dataset: LanguageDataset, max_bytes: int | None = None) -
     every = 1 if max_bytes is None else max(1, -(-sum(sizes) // max_bytes))
     offset = number = 0
     for file, size in zip(dataset.train, sizes, strict=True):
-        for block in chunks.read_blocks(file, size=min(chunks.BLOCK, max(1, int(end) // 8))):
+        for block in chunks.read_blocks(file, size=min(chunks.BLOCK_BYTES, max(1, int(end) // 8))):
             if offset + block.read > end and number:
                 return
             if number % every == 0:

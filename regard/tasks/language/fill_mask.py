@@ -59,7 +59,7 @@ def _words(run: LanguageModel, parts: list[list[int]], top: int) -> list[list[ma
         logger.info(
             f"the text has {len(whole):,} tokens; the model sees the {block} around each {MARK}, as in training"
         )
-    return mask_filling.words(run.model, whole, top=top, never=range(len(SPECIAL_TOKENS)), window=block)
+    return mask_filling.predict_masks(run.model, whole, top=top, suppress=range(len(SPECIAL_TOKENS)), window=block)
 
 
 def _spans(run: LanguageModel, parts: list[list[int]], top: int, tokens: int, seed: int) -> list[mask_filling.Guess]:
@@ -75,12 +75,12 @@ def _spans(run: LanguageModel, parts: list[list[int]], top: int, tokens: int, se
         suffix = suffix[: room - len(prefix)]
         logger.info(f"the text is longer than a window of {block} tokens: the model sees what is near the {MARK}")
     drawn = Sampling(seed=seed)
-    return mask_filling.spans(run.writer(), prefix, suffix, top=top, tokens=tokens, sampling=drawn, never=NEVER)
+    return mask_filling.predict_spans(run.generator(), prefix, suffix, top=top, max_new_tokens=tokens, sampling=drawn, suppress=NEVER)
 
 
 def _filled(run: LanguageModel, parts: list[str], place: int, guess: mask_filling.Guess) -> Filled:
     """The guess as text; in the text it stands where the mask was, with the space that belongs to it."""
     before = parts[place].removesuffix(" ") if run.tokenizer.kind == "bpe" else parts[place]
-    words = run.speller.text(guess.ids, after=before)
+    words = run.detokenizer.decode(guess.ids, prompt=before)
     left = MARK.join([*parts[:place], before])
     return Filled(words.strip() or words, guess.probability, left + words + MARK.join(parts[place + 1 :]))

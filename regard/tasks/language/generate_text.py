@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.data.tokenizer import EOS, MASK, SPECIAL_TOKENS
 from regard.decoding import Sampling
-from regard.decoding.context_window import places
+from regard.decoding.context_window import max_positions
 
 if TYPE_CHECKING:
     from regard.tasks.language.run import LanguageModel
@@ -57,7 +57,7 @@ def generate(
     ids = [begin(run, prompt) for prompt in prompts]
     if run.objective == "span":
         ids, tokens = _kept_in_sight(run, ids, tokens, seen)
-    texts = {(p, s): run.speller.after(prompt) for p, prompt in enumerate(prompts) for s in range(samples)}
+    texts = {(p, s): run.detokenizer.stream(prompt) for p, prompt in enumerate(prompts) for s in range(samples)}
     said: dict[tuple[int, int], list[str]] = {place: [] for place in texts}
 
     def tell(prompt: int, sample: int, piece: str) -> None:
@@ -66,21 +66,21 @@ def generate(
             if heard is not None:
                 heard(prompt, sample, piece)
 
-    written = run.writer(precision).write(
+    written = run.generator(precision).generate(
         ids,
-        tokens=tokens,
+        max_new_tokens=tokens,
         sampling=sampling,
-        samples=samples,
-        stop=stops(run),
-        never=NEVER,
+        num_samples=samples,
+        stop_ids=stops(run),
+        suppress=NEVER,
         window=seen,
-        heard=lambda prompt, sample, id: tell(prompt, sample, texts[prompt, sample].add(id)),
+        on_token=lambda prompt, sample, id: tell(prompt, sample, texts[prompt, sample].add(id)),
     )
     for (prompt, sample), text in texts.items():
-        tell(prompt, sample, text.rest())
+        tell(prompt, sample, text.flush())
     return [
         [
-            Said(prompts[p], "".join(said[p, s]), len(text.ids), text.stopped, text.slid)
+            Said(prompts[p], "".join(said[p, s]), len(text.ids), text.stopped, text.window_moved)
             for s, text in enumerate(several)
         ]
         for p, several in enumerate(written)
@@ -99,7 +99,7 @@ def begin(run: LanguageModel, prompt: str) -> list[int]:
 def _kept_in_sight(run: LanguageModel, rows: list[list[int]], tokens: int, window: int) -> tuple[list[list[int]], int]:
     """Prompts of a model of spans and how many tokens may follow them, such that its window never slides: the masks,
     which tell it that a span is wanted, would be lost."""
-    window = min(window, places(run.model) or window)
+    window = min(window, max_positions(run.model) or window)
     most = min(tokens, max(1, window // 2))  # the longest span of training
     if most < tokens:
         logger.info(f"a model of spans writes half of a window of {window} tokens at most: {most} instead of {tokens}")

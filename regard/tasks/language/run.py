@@ -11,8 +11,8 @@ from typing import Any
 
 from regard.data import corpus
 from regard.data.vocabulary import Vocabulary
-from regard.decoding import Sampling, Writer
-from regard.decoding.text_stream import Speller
+from regard.decoding import Sampling, TextGenerator
+from regard.decoding.text_stream import Detokenizer
 from regard.errors import UserError
 from regard.tasks.base_run import Run
 from regard.tasks.language.fill_mask import Filled, guesses
@@ -43,17 +43,17 @@ class LanguageModel(Run):
         return self.config["settings"]["objective"]
 
     @cached_property
-    def speller(self) -> Speller:
-        return Speller(self.tokenizer)
+    def detokenizer(self) -> Detokenizer:
+        return Detokenizer(self.tokenizer)
 
-    def writer(self, precision: str = "float32") -> Writer:
+    def generator(self, precision: str = "float32") -> TextGenerator:
         """The model with its weights prepared for writing, once."""
-        if precision not in self._writers:
-            self._writers[precision] = Writer(self.model, precision=precision)
-        return self._writers[precision]
+        if precision not in self._generators:
+            self._generators[precision] = TextGenerator(self.model, precision=precision)
+        return self._generators[precision]
 
     @cached_property
-    def _writers(self) -> dict[str, Writer]:
+    def _generators(self) -> dict[str, TextGenerator]:
         return {}
 
     def generate(self, prompt: str = "", **how: Any) -> list[Said]:

@@ -16,7 +16,6 @@ from regard.data.tokenizer import KINDS, Tokenizer, train_tokenizer
 from regard.data.vocabulary import Vocabulary
 from regard.errors import UserError
 from regard.tasks.base import Task
-from regard.tasks.build_settings import check_model_vocab
 from regard.tasks.language.compare import LanguageComparison
 from regard.tasks.language.dataset import LanguageDataset, read_dataset, read_training_text
 from regard.tasks.language.objective import LanguageObjective, build_token_objective, check_stride
@@ -42,7 +41,6 @@ class LanguageTask(Task[LanguageSettings, LanguageDataset]):
         "gpt": "regard.models.gpt:GPTConfig",
         "ngram-gpt": "regard.models.ngram_gpt:NGramGPTConfig",
         "bert": "regard.models.bert:BERTConfig",
-        "preln-bert": "regard.models.preln_bert:PreLNBERTConfig",
         "birnn": "regard.models.birnn:BiRNNConfig",
         "cnn": "regard.models.causal_cnn:CausalCNNConfig",
     }
@@ -74,7 +72,6 @@ class LanguageTask(Task[LanguageSettings, LanguageDataset]):
             raise UserError(f"data.stride must be between 1 and data.block_size={data.block_size}, not {data.stride}")
         check_between_0_and_1("data.valid_fraction", data.valid_fraction)
         chunks.check_documents(data.documents)
-        check_model_vocab(settings)
         positions, options = specs.parse_spec(getattr(settings.model, "positions", "none"))
         if positions == "learned" and int(options.get("length", 512)) < data.block_size:
             raise UserError(

@@ -88,7 +88,7 @@ class TranslateObjective:
 def said(model: nn.Module, batch: PairBatch) -> Tensor:
     """Logits of the word after each real place of the target, (k, vocab)."""
     masks = {"source_mask": batch.source_mask, "target_mask": batch.target_mask}
-    return model(batch.source, batch.target, places=batch.places, **masks)
+    return model(batch.source, batch.target, logits_at=batch.places, **masks)
 
 
 @torch.no_grad()

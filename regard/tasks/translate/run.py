@@ -13,7 +13,7 @@ from torch import nn
 
 from regard.data import parallel_text
 from regard.data.tokenizer import EOS, SPECIAL_TOKENS, Tokenizer
-from regard.decoding import Beam, Interpreter, Sampling
+from regard.decoding import BatchTranslator, BeamSearch, Sampling
 from regard.tasks.base_run import Run
 from regard.tasks.translate.metrics import scores
 from regard.tasks.translate.objective import measure
@@ -53,14 +53,14 @@ class Translator(Run):
     def verbs(self) -> tuple[str, ...]:
         return ("translate", "evaluate", "look")
 
-    def interpreter(self, precision: str = "float32") -> Interpreter:
+    def batch_translator(self, precision: str = "float32") -> BatchTranslator:
         """The model with its weights prepared for decoding, once."""
-        if precision not in self._interpreters:
-            self._interpreters[precision] = Interpreter(self.model, never=NEVER, precision=precision)
-        return self._interpreters[precision]
+        if precision not in self._translators:
+            self._translators[precision] = BatchTranslator(self.model, suppress=NEVER, precision=precision)
+        return self._translators[precision]
 
     @cached_property
-    def _interpreters(self) -> dict[str, Interpreter]:
+    def _translators(self) -> dict[str, BatchTranslator]:
         return {}
 
     @property
@@ -94,8 +94,8 @@ class Translator(Run):
         if cut:
             logger.info(f"{len(cut):,} of {len(texts):,} sources have more than {self.most} tokens and are cut there")
         real = [i for i, row in enumerate(ids) if len(row) > 1]
-        how = sampling or Beam(beam, alpha)
-        found = self.interpreter(precision).write([ids[i] for i in real], how=how, limit=limit or self.limit, told=told)
+        how = sampling or BeamSearch(beam, alpha)
+        found = self.batch_translator(precision).translate([ids[i] for i in real], strategy=how, max_length=limit or self.limit, on_progress=told)
         made = [Translated(text, "", 0.0, 0, True, alignment=[] if align else None) for text in texts]
         links: list[Links] = []
         if align:
@@ -186,5 +186,5 @@ def limit(length: int, longest: int) -> int:
 def greedy(model: nn.Module, words: Tokenizer, texts: Sequence[str], most: int, longest: int) -> list[str]:
     """The likeliest word each time, for a quick look in training."""
     ids, _ = encode(texts, words, most)
-    said = Interpreter(model, never=NEVER).write(ids, how=Beam(1), limit=lambda n: limit(n, longest))
+    said = BatchTranslator(model, suppress=NEVER).translate(ids, strategy=BeamSearch(1), max_length=lambda n: limit(n, longest))
     return [parallel_text.decode_line(found[0].ids, words) for found in said]

@@ -15,7 +15,6 @@ from regard.data.parallel_text import encode_pairs, encode_with_bpe_dropout
 from regard.data.tokenizer import Tokenizer, train_tokenizer
 from regard.errors import UserError
 from regard.tasks.base import Task
-from regard.tasks.build_settings import check_model_vocab
 from regard.tasks.translate.compare import TranslateComparison
 from regard.tasks.translate.dataset import TranslateDataset, read_dataset
 from regard.tasks.translate.metrics import bleu
@@ -46,7 +45,6 @@ class TranslateTask(Task[TranslateSettings, TranslateDataset]):
             raise UserError(f"tokenizer.dropout needs tokenizer.kind=bpe, not {tokenizer.kind!r}")
         check_between_0_and_1("data.valid_fraction", data.valid_fraction)
         check_minimum("data.", data, max_tokens=1, bleu=0)
-        check_model_vocab(settings)
         positions, options = specs.parse_spec(getattr(settings.model, "positions", "none"))
         if positions == "learned" and int(options.get("length", 512)) <= data.max_tokens:
             raise UserError(

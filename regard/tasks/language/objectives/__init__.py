@@ -1,7 +1,7 @@
 """Objectives of language models, one file each. Batches depend on (seed, epoch, items) only.
 
 causal   the next token                                  gpt, ngram-gpt, cnn
-masked   hidden tokens                                   bert, preln-bert
+masked   hidden tokens                                   bert
 blank    every token, from the tokens on both sides      birnn
 span     a span that was removed                         gpt, ngram-gpt, cnn
 """

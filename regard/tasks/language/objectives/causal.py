@@ -75,7 +75,7 @@ def before(corpus: Corpus, starts: np.ndarray, ids: np.ndarray) -> np.ndarray:
 
 
 def at_places(model: nn.Module) -> Any:
-    return lambda ids, places: model(ids, places=places)
+    return lambda ids, places: model(ids, logits_at=places)
 
 
 def by_text(nats: float, kind: str, characters: int, size: int, words: int) -> dict[str, float]:

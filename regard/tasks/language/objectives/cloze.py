@@ -78,9 +78,9 @@ class ClozeObjective(TokenObjective):
         if batch.others is not None:
             drawn = (self.sampled - self.frequent) / (self.size - self.frequent)
             weight = torch.where(batch.others < self.frequent, 0.0, -math.log(drawn))
-            nats = model(batch.ids, places=batch.places, targets=batch.targets, others=batch.others, weight=weight)
+            nats = model(batch.ids, logits_at=batch.places, targets=batch.targets, negatives=batch.others, log_weights=weight)
             return {"words": LossTerm(nats.sum())}
-        logits = model(batch.ids, places=batch.places)
+        logits = model(batch.ids, logits_at=batch.places)
         return {"words": LossTerm(F.cross_entropy(logits, batch.targets, reduction="sum"))}
 
     def evaluate(self, model: nn.Module, corpus: Corpus) -> dict[str, float]:

@@ -45,7 +45,7 @@ class MaskedConfig:
 
 class MaskedObjective(TokenObjective):
     config_class = MaskedConfig
-    models = ("bert", "preln-bert")
+    models = ("bert",)
 
     def __init__(self, config: MaskedConfig, vocabulary: Vocabulary, *, block: int, stride: int, rows: int, seed: int):
         self.config, self.vocabulary, self.block, self.rows, self.seed = config, vocabulary, block, rows, seed
@@ -84,7 +84,7 @@ class MaskedObjective(TokenObjective):
         )
 
     def loss(self, model: nn.Module, batch: WordBatch) -> Mapping[str, LossTerm]:
-        words, follows = model(batch.ids, segments=batch.segments, places=batch.places)
+        words, follows = model(batch.ids, segments=batch.segments, logits_at=batch.places)
         terms = {"words": LossTerm(F.cross_entropy(words, batch.targets, reduction="sum"))}
         if batch.follows is not None:
             terms["next"] = LossTerm(F.cross_entropy(follows, batch.follows, reduction="sum"))
@@ -99,7 +99,7 @@ class MaskedObjective(TokenObjective):
             items = np.arange(i, min(i + self.rows, count))
             batch = self.batch(corpus, items * self.length, items, _VALID)
             given = [t if t is None else t.to(device) for t in (batch.ids, batch.segments, batch.places)]
-            found, follows = model(given[0], segments=given[1], places=given[2])
+            found, follows = model(given[0], segments=given[1], logits_at=given[2])
             truth = batch.targets.to(device)
             nats += F.cross_entropy(found.float(), truth, reduction="none").double().sum().item()
             right += int((found.argmax(-1) == truth).sum())
@@ -117,7 +117,7 @@ class MaskedObjective(TokenObjective):
     @staticmethod
     def unused_parameters(config: MaskedConfig, model: nn.Module) -> list[nn.Parameter]:
         """Without pairs of sentences nothing asks which follows."""
-        names = () if config.next_sentence else ("pooler.", "next.")
+        names = () if config.next_sentence else ("pooler.", "next_sentence.")
         return [p for name, p in model.named_parameters() if name.startswith(names)]
 
 

@@ -58,7 +58,7 @@ class SpanObjective(TokenObjective):
         return WordBatch(tensor(ids[:, :-1]), tensor(wanted.reshape(-1)[places]), tensor(places))
 
     def loss(self, model: nn.Module, batch: WordBatch) -> Mapping[str, LossTerm]:
-        logits = model(batch.ids, places=batch.places)
+        logits = model(batch.ids, logits_at=batch.places)
         return {"words": LossTerm(F.cross_entropy(logits, batch.targets, reduction="sum"))}
 
     def evaluate(self, model: nn.Module, corpus: Corpus) -> dict[str, float]:
