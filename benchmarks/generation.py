@@ -30,7 +30,7 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 import timing
 import torch
 
-from regard.decoding import GREEDY, Sampling, Writer
+from regard.decoding import GREEDY, Sampling, TextGenerator
 from regard.hub import hf_gpt2
 from regard.models import gpt
 
@@ -77,12 +77,12 @@ def regard_contender(precision: str) -> Callable[[Job], list[list[int]]]:
     theirs = hugging_face()
     ours = gpt.GPT(hf_gpt2.read_config(theirs.config.to_dict(), {}))
     ours.load_state_dict(hf_gpt2.to_regard(theirs.state_dict(), ours.config))
-    writer = Writer(ours, precision=precision)
+    writer = TextGenerator(ours, precision=precision)
     how = {"greedy": GREEDY, "drawn": Sampling(TEMPERATURE, TOP_K, seed=1)}
 
     def run(job: Job) -> list[list[int]]:
         _, kind, batch, tokens = job
-        written = writer.write(prompts(batch), tokens=tokens, sampling=how[kind], stop=())
+        written = writer.generate(prompts(batch), max_new_tokens=tokens, sampling=how[kind], stop_ids=())
         return [samples[0].ids for samples in written]
 
     return run

@@ -35,7 +35,7 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 import timing
 import torch
 
-from regard.decoding import Beam, Interpreter
+from regard.decoding import BatchTranslator, BeamSearch
 from regard.decoding.quantized_linear import Linear, linear
 from regard.hub import hf_marian as convert
 from regard.models import marian
@@ -96,11 +96,11 @@ def regard_contender(precision: str) -> Run:
     theirs = hugging_face()
     ours = marian.Marian(convert.read_config(theirs.config.to_dict(), {})).eval()
     ours.load_state_dict(convert.to_regard(theirs.state_dict(), ours.config))
-    writer = Interpreter(ours, begin=BOS, end=EOS, precision=precision)
+    writer = BatchTranslator(ours, bos_id=BOS, eos_id=EOS, precision=precision)
 
     def run(job: Job) -> list[list[int]]:
         _, batch, beams = job
-        return [said[0].ids for said in writer.write(sources(batch), how=Beam(beams), limit=TARGET)]
+        return [said[0].ids for said in writer.translate(sources(batch), strategy=BeamSearch(beams), max_length=TARGET)]
 
     return run
 
@@ -199,9 +199,9 @@ def work(pipe: Connection, name: str, threads: int, path: str | None) -> None:
         sys.path.insert(0, path)
     torch.set_num_threads(threads)
     if name.startswith(("regard", "products")):
-        from regard.training.environment import prepare
+        from regard.training.environment import prepare_process
 
-        prepare()  # as `regard translate` does
+        prepare_process()  # as `regard translate` does
     try:
         run = CONTENDERS[name](threads)
     except ImportError as problem:

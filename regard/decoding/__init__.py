@@ -1,8 +1,17 @@
-"""Decoding: let a model write on, translate, or fill in what is missing."""
+"""Decoding: generate, translate, caption and fill masks."""
 
-from regard.decoding.beam_search import Beam, Said
-from regard.decoding.generation import Writer, Written, generate
+from regard.decoding.beam_search import BeamSearch, Hypothesis
+from regard.decoding.generation import GeneratedText, TextGenerator, generate
 from regard.decoding.sampling import GREEDY, Sampling
-from regard.decoding.translation import Interpreter
+from regard.decoding.translation import BatchTranslator
 
-__all__ = ["GREEDY", "Beam", "Interpreter", "Said", "Sampling", "Writer", "Written", "generate"]
+__all__ = [
+    "GREEDY",
+    "BatchTranslator",
+    "BeamSearch",
+    "GeneratedText",
+    "Hypothesis",
+    "Sampling",
+    "TextGenerator",
+    "generate",
+]

@@ -1,12 +1,12 @@
-"""Beam search: of all that might be said, the few likeliest beginnings are kept and gone on from.
+"""Beam search: the most probable beginnings of each sentence are kept and continued.
 
-    score(y) = Σ_t log P(y_t | y_<t, x) / |y|^α        |y| counts the end; α: `alpha` (Wu et al. 2016, section 7)
+    score(y) = Σ_t log P(y_t | y_<t, x) / |y|^α        |y| includes [EOS]; α: `alpha` (Wu et al. 2016, section 7)
 
-Of each sentence 2w candidates are looked at, so that w are left when some end. A candidate that ends among the first w
-is a translation; when a sentence has w of them it is done, and the best by its score is taken. One beam is greedy.
+2w candidates of each sentence are considered, so that w are left when some end. A candidate that ends among the first w
+is a hypothesis. A sentence with w hypotheses is done, and the one with the best score is returned. A beam size of 1 is
+greedy search.
 
-Bookkeeping is in arrays over all sentences; what is done for a single one is done when a beam of it ends, and not at
-each word.
+The bookkeeping is in arrays over all sentences. Work per sentence is done only when one of its beams ends.
 """
 
 from __future__ import annotations
@@ -18,43 +18,58 @@ import torch
 from torch import Tensor
 
 from regard import kernels
-from regard.decoding.seq2seq_decoders import BLOCK, Speaker
+from regard.decoding.seq2seq_decoders import BLOCK, Seq2SeqDecoder
 from regard.errors import UserError
 
 
 @dataclass(frozen=True)
-class Beam:
-    """How many beams, how much length is made up for, and how many translations of each source are wanted."""
+class BeamSearch:
+    """Options of beam search.
 
-    beams: int = 5
+    Args:
+        beam_size: Number of beams; 1 is greedy.
+        alpha: Exponent of the length in the score; 0 favours short hypotheses.
+        num_hypotheses: How many hypotheses to return for each source.
+    """
+
+    beam_size: int = 5
     alpha: float = 1.0
-    best: int = 1
+    num_hypotheses: int = 1
 
     def __post_init__(self) -> None:
-        if self.beams < 1:
-            raise UserError(f"a search wants 1 beam or more; given {self.beams}")
-        if not 1 <= self.best <= self.beams:
-            raise UserError(f"{self.beams} beams give from 1 to {self.beams} translations; given {self.best}")
+        if self.beam_size < 1:
+            raise UserError(f"the beam size must be at least 1, got {self.beam_size}")
+        if not 1 <= self.num_hypotheses <= self.beam_size:
+            raise UserError(
+                f"num_hypotheses must be between 1 and the beam size {self.beam_size}, got {self.num_hypotheses}"
+            )
         if not 0 <= self.alpha < float("inf"):
-            raise UserError(f"alpha, the power of the length, is 0 or above; given {self.alpha}")
+            raise UserError(f"alpha, the exponent of the length, must be at least 0, got {self.alpha}")
 
 
 @dataclass
-class Said:
-    """Words without the end, the score, the sum of log chances, and whether it ended by itself."""
+class Hypothesis:
+    """A decoded sequence.
+
+    Args:
+        ids: Token ids without [EOS].
+        score: Length-normalized log probability.
+        log_prob: Sum of the log probabilities of the tokens.
+        ended: Whether [EOS] was reached before the length limit.
+    """
 
     ids: list[int]
     score: float
-    logp: float
+    log_prob: float
     ended: bool
 
 
 @dataclass
 class _End:
-    """A translation as the place where it stands in the history."""
+    """A hypothesis as the step and the beam of its last token in the history."""
 
     score: float
-    logp: float
+    log_prob: float
     step: int
     beam: int
     ended: bool
@@ -62,95 +77,118 @@ class _End:
 
 @dataclass
 class _History:
-    """What each beam of each sentence said at each step, and which beam it went on from."""
+    """The token of each beam of each sentence at each step, and which beam it continued."""
 
-    words: list[np.ndarray] = field(default_factory=list)
+    ids: list[np.ndarray] = field(default_factory=list)
     parents: list[np.ndarray] = field(default_factory=list)
 
-    def add(self, count: int, rows: np.ndarray, words: np.ndarray, parents: np.ndarray) -> None:
-        for kept, new in ((self.words, words), (self.parents, parents)):
-            whole = np.zeros((count, new.shape[1]), np.int64)
-            whole[rows] = new
-            kept.append(whole)
+    def add(self, count: int, rows: np.ndarray, ids: np.ndarray, parents: np.ndarray) -> None:
+        for history, values in ((self.ids, ids), (self.parents, parents)):
+            all_rows = np.zeros((count, values.shape[1]), np.int64)
+            all_rows[rows] = values
+            history.append(all_rows)
 
     def trace(self, sentence: int, end: _End) -> list[int]:
-        """The words up to and with a step, back along the parents."""
+        """The token ids up to an end, followed back along the parents."""
         ids, beam = [], end.beam
         for step in range(end.step, -1, -1):
-            ids.append(int(self.words[step][sentence, beam]))
+            ids.append(int(self.ids[step][sentence, beam]))
             beam = int(self.parents[step][sentence, beam])
         return ids[::-1]
 
 
-def search(
-    way: Speaker, source: Tensor, mask: Tensor | None, how: Beam, *, begin: int, end: int, limits: np.ndarray
-) -> list[list[Said]]:
-    """The best translations of sources (b, m), each of at most `limits` (b,) words besides the end."""
-    b, w = len(source), how.beams
-    limits = np.asarray(limits)
+def run_beam_search(
+    decoder: Seq2SeqDecoder,
+    source: Tensor,
+    mask: Tensor | None,
+    options: BeamSearch,
+    *,
+    bos_id: int,
+    eos_id: int,
+    max_lengths: np.ndarray,
+) -> list[list[Hypothesis]]:
+    """The best hypotheses of each source.
+
+    Args:
+        source: (b, m).
+        mask: (b, m), True for real tokens; None if there is no padding.
+        max_lengths: Maximum number of tokens without [EOS] for each source, (b,).
+    """
+    b, w = len(source), options.beam_size
+    max_lengths = np.asarray(max_lengths)
     history, ends = _History(), [[] for _ in range(b)]
     rows, done = np.arange(b), np.zeros(b, bool)
-    logits = way.read(source, mask, begin, int(limits.max()), w)
+    logits = decoder.start(source, mask, bos_id, int(max_lengths.max()), w)
     scores = np.zeros((b, 1), np.float32)
-    for step in range(int(limits.max()) + 1):
-        values, parents, words = candidates(logits, scores, 2 * w)
-        if not np.isfinite(values[:, -1]).all():  # fewer words than candidates: the rest can only end
-            words = np.where(np.isfinite(values), words, end)
-        final = words == end
-        last = limits[rows] == step
-        ending = final.any()  # at most steps nothing ends, and there is nothing to sort out
-        if ending:
-            _note(ends, final[:, :w] & np.isfinite(values[:, :w]), values, parents, rows, done, step, how)
+    for step in range(int(max_lengths.max()) + 1):
+        values, parents, ids = top_candidates(logits, scores, 2 * w)
+        if not np.isfinite(values[:, -1]).all():  # fewer tokens than candidates: the rest can only end
+            ids = np.where(np.isfinite(values), ids, eos_id)
+        final = ids == eos_id
+        at_limit = max_lengths[rows] == step
+        some_end = final.any()  # nothing ends at most steps, and nothing must be sorted
+        if some_end:
+            finite = np.isfinite(values[:, :w])
+            _add_ended(ends, final[:, :w] & finite, values, parents, rows, done, step, options)
             done |= np.array([len(ends[row]) >= w for row in rows])
-        if last.any():  # what has not ended by now is taken as it is
-            _cut(ends, scores, rows, last & ~done, step, how)
-            done |= last
+        if at_limit.any():  # beams that have not ended yet are returned as they are
+            _add_truncated(ends, scores, rows, at_limit & ~done, step, options)
+            done |= at_limit
         if done.all():
             break
-        if ending:
-            go = np.argsort(final, 1, kind="stable")  # the first w that do not end
+        if some_end:
+            order = np.argsort(final, 1, kind="stable")  # the first w that do not end
             values = np.where(final, np.float32(-np.inf), values)
-            values, parents, words = (np.take_along_axis(part, go, 1) for part in (values, parents, words))
-        values, parents, words = (np.ascontiguousarray(part[:, :w]) for part in (values, parents, words))
-        history.add(b, rows, words, parents)
-        if done.sum() >= 0.25 * len(done):  # leaving rows behind costs time too
-            kept = np.flatnonzero(~done)
-            way.select(torch.from_numpy(kept))
-            rows, done = rows[kept], done[kept]
-            values, parents, words = values[kept], parents[kept], words[kept]
+            values, parents, ids = (np.take_along_axis(part, order, 1) for part in (values, parents, ids))
+        values, parents, ids = (np.ascontiguousarray(part[:, :w]) for part in (values, parents, ids))
+        history.add(b, rows, ids, parents)
+        if done.sum() >= 0.25 * len(done):  # removing rows costs time too
+            active = np.flatnonzero(~done)
+            decoder.select(torch.from_numpy(active))
+            rows, done = rows[active], done[active]
+            values, parents, ids = values[active], parents[active], ids[active]
         scores = values
-        logits = way.step(torch.from_numpy(words), torch.from_numpy(parents))
-    return [_best(sentence, found, history, how) for sentence, found in enumerate(ends)]
+        logits = decoder.step(torch.from_numpy(ids), torch.from_numpy(parents))
+    return [_best_hypotheses(sentence, each, history, options) for sentence, each in enumerate(ends)]
 
 
-def candidates(logits: Tensor, scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The k likeliest ways to go on: logits (b, w, vocab) and scores (b, w) of beams to scores, beams and words, each
-    (b, k). The likeliest words stand in the blocks with the greatest maxima, so that only these are looked into; by
-    numpy, where there is no kernel: it takes a fraction of torch's time for so few numbers."""
-    if kernels.ready(logits):
-        return kernels.likeliest(logits, scores, k)
+def top_candidates(logits: Tensor, scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The k most probable continuations of the beams of each sentence.
+
+    The most probable tokens are in the blocks with the greatest maxima, so only these are searched. Uses numpy without
+    the kernel, which is much faster than torch for so few numbers.
+
+    Args:
+        logits: (b, w, vocab).
+        scores: Score of each beam, (b, w).
+
+    Returns:
+        Scores, beams and token ids, each (b, k).
+    """
+    if kernels.can_use_kernels(logits):
+        return kernels.top_candidates(logits, scores, k)
     b, w, vocab = logits.shape
     blocks, row = vocab // BLOCK, np.arange(b)[:, None]
-    chances = logits.log_softmax(-1).view(b, w, blocks, BLOCK)
-    tops = (chances.amax(-1).numpy() + scores[..., None]).reshape(b, w * blocks)
-    chosen = _greatest(tops, min(k, w * blocks))
-    inside = chances.numpy().reshape(b, w * blocks, BLOCK)[row, chosen] + scores[row, chosen // blocks][..., None]
-    inside = inside.reshape(b, -1)
-    place = _greatest(inside, k)
-    values = inside[row, place]
+    log_probs = logits.log_softmax(-1).view(b, w, blocks, BLOCK)
+    maxima = (log_probs.amax(-1).numpy() + scores[..., None]).reshape(b, w * blocks)
+    best_blocks = _top_k(maxima, min(k, w * blocks))
+    inside = log_probs.numpy().reshape(b, w * blocks, BLOCK)[row, best_blocks]
+    inside = (inside + scores[row, best_blocks // blocks][..., None]).reshape(b, -1)
+    index = _top_k(inside, k)
+    values = inside[row, index]
     order = np.argsort(-values, 1, kind="stable")
-    place, values = place[row, order], values[row, order]
-    block = chosen[row, place // BLOCK]
-    return values, block // blocks, block % blocks * BLOCK + place % BLOCK
+    index, values = index[row, order], values[row, order]
+    block = best_blocks[row, index // BLOCK]
+    return values, block // blocks, block % blocks * BLOCK + index % BLOCK
 
 
-def _greatest(values: np.ndarray, k: int) -> np.ndarray:
-    """Places of the k greatest of each row, in any order."""
+def _top_k(values: np.ndarray, k: int) -> np.ndarray:
+    """Indices of the k greatest values of each row, in any order."""
     n = values.shape[1]
     return np.argpartition(values, n - k, 1)[:, n - k :] if k < n else np.broadcast_to(np.arange(n), values.shape)
 
 
-def _note(
+def _add_ended(
     ends: list[list[_End]],
     final: np.ndarray,
     values: np.ndarray,
@@ -158,24 +196,28 @@ def _note(
     rows: np.ndarray,
     done: np.ndarray,
     step: int,
-    how: Beam,
+    options: BeamSearch,
 ) -> None:
-    """Write down the candidates that end."""
+    """Add the candidates that end at this step."""
     for i, j in zip(*np.nonzero(final & ~done[:, None]), strict=True):
-        if len(ends[rows[i]]) < how.beams:
-            logp = float(values[i, j])
-            ends[rows[i]].append(_End(logp / (step + 1) ** how.alpha, logp, step - 1, int(parents[i, j]), True))
+        if len(ends[rows[i]]) < options.beam_size:
+            log_prob = float(values[i, j])
+            score = log_prob / (step + 1) ** options.alpha
+            ends[rows[i]].append(_End(score, log_prob, step - 1, int(parents[i, j]), True))
 
 
-def _cut(ends: list[list[_End]], scores: np.ndarray, rows: np.ndarray, last: np.ndarray, step: int, how: Beam) -> None:
-    """Sentences that have come to their limit: their beams are taken without an end."""
-    for i in np.flatnonzero(last):
-        for beam, logp in enumerate(scores[i].tolist()):  # the likeliest comes first
-            if len(ends[rows[i]]) < how.beams and np.isfinite(logp):
-                ends[rows[i]].append(_End(logp / max(step, 1) ** how.alpha, logp, step - 1, beam, False))
+def _add_truncated(
+    ends: list[list[_End]], scores: np.ndarray, rows: np.ndarray, at_limit: np.ndarray, step: int, options: BeamSearch
+) -> None:
+    """Add the beams of sentences that have reached their maximum length, without an end."""
+    for i in np.flatnonzero(at_limit):
+        for beam, log_prob in enumerate(scores[i].tolist()):  # the most probable comes first
+            if len(ends[rows[i]]) < options.beam_size and np.isfinite(log_prob):
+                score = log_prob / max(step, 1) ** options.alpha
+                ends[rows[i]].append(_End(score, log_prob, step - 1, beam, False))
 
 
-def _best(sentence: int, ends: list[_End], history: _History, how: Beam) -> list[Said]:
-    """Translations that ended by themselves come first."""
-    order = sorted(ends, key=lambda end: (not end.ended, -end.score))[: how.best]
-    return [Said(history.trace(sentence, end), end.score, end.logp, end.ended) for end in order]
+def _best_hypotheses(sentence: int, ends: list[_End], history: _History, options: BeamSearch) -> list[Hypothesis]:
+    """Hypotheses with [EOS] come first."""
+    order = sorted(ends, key=lambda end: (not end.ended, -end.score))[: options.num_hypotheses]
+    return [Hypothesis(history.trace(sentence, end), end.score, end.log_prob, end.ended) for end in order]

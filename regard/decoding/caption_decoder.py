@@ -1,10 +1,9 @@
-"""Let a captioner speak: pictures in batches, each as if it were alone.
+"""Generate captions of images, in batches. The batch does not change a caption.
 
-    Describer(model).write(pictures)[0][0].ids
+    CaptionGenerator(model).generate(images)[0][0].ids
 
-Which words are chosen is said by the search (beam.py), by a sampling (sampling.py) or by the agreement of many
-(consensus.py), and how the model is walked
-through by the ways of speakers.py: a picture is a source like any other, read once for all of its beams.
+The tokens are chosen by beam search (beam_search.py), by sampling (sampling.py) or by minimum Bayes risk (mbr.py). The
+decoders are those of seq2seq_decoders.py, with an image as the source.
 """
 
 from __future__ import annotations
@@ -17,61 +16,71 @@ import torch
 from torch import nn
 
 from regard.data.tokenizer import BOS, EOS
-from regard.decoding.beam_search import Beam, Said, search
-from regard.decoding.generation import still
-from regard.decoding.mbr import Consensus, agreed
+from regard.decoding.beam_search import BeamSearch, Hypothesis, run_beam_search
+from regard.decoding.generation import evaluation_mode
+from regard.decoding.mbr import MinimumBayesRisk, decode_mbr
 from regard.decoding.sampling import Sampling
-from regard.decoding.seq2seq_decoders import Recurrent, Remembered, Speaker
-from regard.decoding.translation import draw
+from regard.decoding.seq2seq_decoders import CachedSeq2SeqDecoder, RecurrentSeq2SeqDecoder, Seq2SeqDecoder
+from regard.decoding.translation import sample_translations
 from regard.errors import UserError
 from regard.models.rnn_captioner import RNNCaptioner
 from regard.models.rnn_translator import RNNTranslator
 from regard.models.transformer import Transformer
 from regard.models.transformer_captioner import TransformerCaptioner
 
-AT_ONCE = 64  # pictures
+BATCH_SIZE = 64
 
 
-class Describer:
-    """A captioner, for many pictures; `never` are words that are not to be said."""
+class CaptionGenerator:
+    """Generates captions with a model. `suppress` are token ids that are never chosen."""
 
-    def __init__(self, model: nn.Module, *, never: Iterable[int] = ()):
-        self.model, self.never = model, sorted(set(never) - {EOS})
+    def __init__(self, model: nn.Module, *, suppress: Iterable[int] = ()):
+        self.model, self.suppress = model, sorted(set(suppress) - {EOS})
 
-    def write(
+    def generate(
         self,
-        pictures: np.ndarray,
+        images: np.ndarray,
         *,
-        how: Beam | Sampling | Consensus | None = None,
-        limit: int = 40,
-        told: Callable[[int], Any] | None = None,
-    ) -> list[list[Said]]:
-        """The best captions of each picture (n, height, width, 3), the best first, of at most `limit` words."""
-        how, found = how or Beam(), []
-        if limit < 1:
-            raise UserError(f"a caption has at least 1 word; the limit given is {limit}")
-        with still(self.model), torch.inference_mode():
-            for first in range(0, len(pictures), AT_ONCE):
-                part = torch.from_numpy(np.array(pictures[first : first + AT_ONCE]))
-                limits = np.full(len(part), limit)
-                way = speaker(self.model, self.never)
-                if isinstance(how, Sampling):
-                    rows = [[first + i] for i in range(len(part))]  # each picture draws its own numbers
-                    found += draw(way, rows, part, None, how, begin=BOS, end=EOS, limits=limits)
-                elif isinstance(how, Consensus):
-                    numbered = {"begin": BOS, "end": EOS, "limit": limit, "first": first}
-                    found += [[said] for said in agreed(way, part, how, **numbered)]
+        strategy: BeamSearch | Sampling | MinimumBayesRisk | None = None,
+        max_length: int = 40,
+        on_progress: Callable[[int], Any] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The best captions of each image, the best first.
+
+        Args:
+            images: (n, height, width, 3).
+            strategy: How tokens are chosen. The default is `BeamSearch()`.
+            max_length: Maximum number of tokens.
+            on_progress: Called with the number of images of each batch when it is done.
+        """
+        strategy, captions = strategy or BeamSearch(), []
+        if max_length < 1:
+            raise UserError(f"the maximum length of a caption must be at least 1, got {max_length}")
+        with evaluation_mode(self.model), torch.inference_mode():
+            for first in range(0, len(images), BATCH_SIZE):
+                batch = torch.from_numpy(np.array(images[first : first + BATCH_SIZE]))
+                max_lengths = np.full(len(batch), max_length)
+                decoder = build_caption_decoder(self.model, self.suppress)
+                ends: dict[str, int] = {"bos_id": BOS, "eos_id": EOS}
+                if isinstance(strategy, Sampling):
+                    rows = [[first + i] for i in range(len(batch))]  # each image has random numbers of its own
+                    captions += sample_translations(
+                        decoder, rows, batch, None, strategy, max_lengths=max_lengths, **ends
+                    )
+                elif isinstance(strategy, MinimumBayesRisk):
+                    best = decode_mbr(decoder, batch, strategy, max_length=max_length, first=first, **ends)
+                    captions += [[hypothesis] for hypothesis in best]
                 else:
-                    found += search(way, part, None, how, begin=BOS, end=EOS, limits=limits)
-                if told is not None:
-                    told(len(part))
-        return found
+                    captions += run_beam_search(decoder, batch, None, strategy, max_lengths=max_lengths, **ends)
+                if on_progress is not None:
+                    on_progress(len(batch))
+        return captions
 
 
-def speaker(model: nn.Module, never: Iterable[int]) -> Speaker:
-    """The way through a captioner: it has the words of a translator, with a picture for a source."""
+def build_caption_decoder(model: nn.Module, suppress: Iterable[int]) -> Seq2SeqDecoder:
+    """The decoder for a captioner, which has the interface of a translator with images as sources."""
     if isinstance(model, RNNCaptioner):
-        return Recurrent(cast(RNNTranslator, model), never)
+        return RecurrentSeq2SeqDecoder(cast(RNNTranslator, model), suppress)
     if isinstance(model, TransformerCaptioner):
-        return Remembered(cast(Transformer, model), never)
-    raise UserError(f"{type(model).__name__} is no captioner: it has nothing to say of a picture")
+        return CachedSeq2SeqDecoder(cast(Transformer, model), suppress)
+    raise UserError(f"{type(model).__name__} is not a captioner and cannot describe images")

@@ -1,10 +1,10 @@
-"""The blocks of a decoder or a GPT, each as one call of a kernel: a step without Python between its parts.
+"""The blocks of a decoder or a GPT, each as one kernel call. A step runs no Python between the parts of a block.
 
-    fused = fuse(blocks)                                    # None where a part is of another kind
-    x = fused.step(x, caches, seen, at, sources, source_seen)
+    fused = fuse_blocks(blocks)                                    # None if a part is not supported
+    x = fused.step(x, caches, visible, position_ids, sources, source_visible)
 
-Between two products of a step lies little work, so that the way from one call to the next, and waiting for another
-thread that is on its way, is a good part of a step's time. It says what the blocks say one part at a time (blocks.py).
+The products of a step are short, so the overhead of calls and of waiting for other threads between them is a large part
+of its time. The results are those of the blocks one part at a time (optimized_blocks.py).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from torch import Tensor
 
 from regard import kernels
 from regard.attention.kv_cache import KVCache
-from regard.decoding.inplace_kv_cache import Cache
-from regard.decoding.optimized_blocks import Block, LayerNorm, Stretch, gelu
+from regard.decoding.inplace_kv_cache import InPlaceKVCache
+from regard.decoding.optimized_blocks import KernelLayerNorm, KeyRange, OptimizedBlock, gelu
 
 _PLAN = np.dtype(
     [(name, np.int64) for name in ("dim", "heads", "width", "hidden", "before", "gelu")]
@@ -32,88 +32,111 @@ _PLAN = np.dtype(
 """`Plan` of kernels.c."""
 
 
-class Fused:
-    def __init__(self, blocks: Sequence[Block]):
-        self.blocks, self.rotate = blocks, blocks[0].own.rotate  # blocks own what the plans point to
+class FusedBlocks:
+    """A list of blocks as kernel calls."""
+
+    def __init__(self, blocks: Sequence[OptimizedBlock]):
+        self.blocks, self.rotate = blocks, blocks[0].self_attention.rotate  # the plans point to weights of the blocks
         self.plans = np.array([_plan(block) for block in blocks], _PLAN)
-        self.where = [self.plans[i : i + 1].ctypes.data for i in range(len(blocks))]
-        self.unturned = torch.zeros(1, width := blocks[0].own.width, dtype=torch.float32, device="cpu")
-        self.unturned[:, : width // 2] = 1.0  # turned, it is the cosines and the sines of a place
+        self.addresses = [self.plans[i : i + 1].ctypes.data for i in range(len(blocks))]
+        self.unrotated = torch.zeros(1, width := blocks[0].self_attention.width, dtype=torch.float32, device="cpu")
+        self.unrotated[:, : width // 2] = 1.0  # rotated, it holds the cosines and the sines of a position
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy's plans point to the copy's weights."""
-        return Fused, (self.blocks,)
+        """The plans of a copy point to the weights of the copy."""
+        return FusedBlocks, (self.blocks,)
 
     def step(
         self,
         x: Tensor,
-        caches: Sequence[Cache],
-        seen: Stretch,
-        at: range,
+        caches: Sequence[InPlaceKVCache],
+        visible: KeyRange,
+        position_ids: range,
         sources: Sequence[KVCache] | None = None,
-        source_seen: Stretch | None = None,
+        source_visible: KeyRange | None = None,
     ) -> Tensor:
-        """x (b · w, dim), w new places of each row that all stand at the place `at`, through all blocks."""
-        rows, b, threads = len(x), caches[0].both.shape[1], torch.get_num_threads()
+        """x (b · w, dim), w new tokens of each row that all have the position `position_ids`, through all blocks."""
+        rows, b, threads = len(x), caches[0].keys_values.shape[1], torch.get_num_threads()
         w, m = rows // b, 0 if sources is None else sources[0].keys.shape[2]
-        assert w == 1 or seen.path is not None  # places beside each other do not see each other
-        n = caches[0].taken + 1 if seen.path is None else seen.path.shape[2]
-        room = kernels.kernels.block_room(self.where[0], rows, max(n, m), threads)  # type: ignore[union-attr]
-        scratch = kernels.floats(x).new_empty(room)
-        path, step = (0, 0) if seen.path is None else (seen.path.data_ptr(), seen.path.stride(1))
-        first, last = kernels.address(seen.first), 0 if source_seen is None else kernels.address(source_seen.last)
-        turn = None if self.rotate is None else self.rotate(self.unturned, at)
+        assert w == 1 or visible.path is not None  # beams do not see each other
+        n = caches[0].length + 1 if visible.path is None else visible.path.shape[2]
+        scratch_size = kernels.kernels.block_room(self.addresses[0], rows, max(n, m), threads)  # type: ignore[union-attr]
+        scratch = kernels.require_float32(x).new_empty(scratch_size)
+        path, path_stride = (0, 0) if visible.path is None else (visible.path.data_ptr(), visible.path.stride(1))
+        first, last = (
+            kernels.address(visible.first),
+            0 if source_visible is None else kernels.address(source_visible.last),
+        )
+        rotation = None if self.rotate is None else self.rotate(self.unrotated, position_ids)
         x, out = x.contiguous(), x.new_empty(x.shape)
-        for i, (plan, cache) in enumerate(zip(self.where, caches, strict=True)):
-            slot = cache.claim(w)
-            places, keys = cache.both.shape[3], cache.both.data_ptr()
-            values = keys + 4 * (cache.both.numel() // 2)
+        for i, (plan, cache) in enumerate(zip(self.addresses, caches, strict=True)):
+            slot = cache.reserve(w)
+            positions, keys = cache.keys_values.shape[3], cache.keys_values.data_ptr()
+            values = keys + 4 * (cache.keys_values.numel() // 2)
             source = (0, 0) if sources is None else (sources[i].keys.data_ptr(), sources[i].values.data_ptr())
             kernels.kernels.block(  # type: ignore[union-attr]
-                plan, x.data_ptr(), out.data_ptr(), b, w, keys, values, places, slot, path, step, first, n, *source, m,
-                last, kernels.address(turn), scratch.data_ptr(), threads,
+                plan, x.data_ptr(), out.data_ptr(), b, w, keys, values, positions, slot, path, path_stride, first, n, *source, m,
+                last, kernels.address(rotation), scratch.data_ptr(), threads,
             )  # fmt: skip
-            x = out  # a block may write where it read from
+            x = out  # a block may overwrite its input
         return x
 
 
-def fuse(blocks: Sequence[Block]) -> Fused | None:
-    """The blocks as kernels, where all are alike and have products, norms and an activation that these know."""
-    return Fused(blocks) if all(map(_known, blocks)) and len(set(map(_sizes, blocks))) == 1 else None
+def fuse_blocks(blocks: Sequence[OptimizedBlock]) -> FusedBlocks | None:
+    """The blocks as kernel calls; None unless all are alike and have supported products, norms and activation."""
+    return FusedBlocks(blocks) if all(map(_is_supported, blocks)) and len(set(map(_shapes, blocks))) == 1 else None
 
 
-def _maps(block: Block) -> list[Any]:
-    """In the plan's order; None for what a block without a source has not."""
-    source = (None, None) if block.source is None else (block.source.query, block.source.out)
-    return [block.own.qkv, block.own.out, *source, block.feed.up, block.feed.down]
+def _linears(block: OptimizedBlock) -> list[Any]:
+    """In the order of the plan; None for the cross-attention of a block without one."""
+    cross = (None, None) if block.cross_attention is None else (block.cross_attention.query, block.cross_attention.out)
+    return [block.self_attention.qkv, block.self_attention.out, *cross, block.ffn.up, block.ffn.down]
 
 
-def _norms(block: Block) -> list[Any]:
-    return [block.own_norm, None if block.source is None else block.source_norm, block.feed_norm]
+def _norms(block: OptimizedBlock) -> list[Any]:
+    return [
+        block.self_attention_norm,
+        None if block.cross_attention is None else block.cross_attention_norm,
+        block.ffn_norm,
+    ]
 
 
-def _known(block: Block) -> bool:
-    own, source = block.own, block.source
+def _is_supported(block: OptimizedBlock) -> bool:
+    attention, cross_attention = block.self_attention, block.cross_attention
     return (
-        (block.feed.activation is None or block.feed.activation is gelu)
-        and all(part is None or isinstance(part, kernels.Product | kernels.Rounded) for part in _maps(block))
-        and all(norm is None or isinstance(norm, LayerNorm) for norm in _norms(block))
-        and (source is None or (source.heads, source.width) == (own.heads, own.width))
+        (block.ffn.activation is None or block.ffn.activation is gelu)
+        and all(
+            part is None or isinstance(part, kernels.KernelLinear | kernels.Int8KernelLinear)
+            for part in _linears(block)
+        )
+        and all(norm is None or isinstance(norm, KernelLayerNorm) for norm in _norms(block))
+        and (
+            cross_attention is None
+            or (cross_attention.heads, cross_attention.width) == (attention.heads, attention.width)
+        )
     )
 
 
-def _sizes(block: Block) -> tuple[Any, ...]:
-    """What blocks that share their scratch, and a turn for all, must have the same of."""
-    maps, own = _maps(block), block.own
-    turned = None if own.rotate is None else id(getattr(own.rotate, "__self__", own.rotate))
-    bits = {part.where[0] for part in maps if part is not None}
-    return maps[0].deep, own.heads, own.width, maps[4].outs, block.source is None, turned, *sorted(bits)
-
-
-def _plan(block: Block) -> tuple[Any, ...]:
-    maps, norms = _maps(block), _norms(block)
+def _shapes(block: OptimizedBlock) -> tuple[Any, ...]:
+    """What must be equal for blocks that share scratch memory and a rotation."""
+    linears, attention = _linears(block), block.self_attention
+    rotation = None if attention.rotate is None else id(getattr(attention.rotate, "__self__", attention.rotate))
+    bits = {part.pointers[0] for part in linears if part is not None}
     return (
-        *_sizes(block)[:4], block.before, block.feed.activation is gelu,
-        *((0,) * 5 if part is None else part.where for part in maps),
+        linears[0].in_features,
+        attention.heads,
+        attention.width,
+        linears[4].out_features,
+        block.cross_attention is None,
+        rotation,
+        *sorted(bits),
+    )
+
+
+def _plan(block: OptimizedBlock) -> tuple[Any, ...]:
+    linears, norms = _linears(block), _norms(block)
+    return (
+        *_shapes(block)[:4], block.pre_norm, block.ffn.activation is gelu,
+        *((0,) * 5 if part is None else part.pointers for part in linears),
         *((0, 0, 0.0) if norm is None else (norm.weight.data_ptr(), norm.bias.data_ptr(), norm.eps) for norm in norms),
     )  # fmt: skip

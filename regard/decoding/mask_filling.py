@@ -1,11 +1,11 @@
-"""What stands at a [MASK]: the words with their chances, or for a model of spans the stretch that was taken out.
+"""Predict what is at a [MASK]: tokens with their probabilities, or for a span model the span that was removed.
 
-    masked   P(w | all that is not hidden)                                (models/bert.py)
-    blank    P(w_t | words before t, words after t)                       (models/birnn.py)
-    span     `prefix [MASK] suffix [MASK] span [EOS]`, written causally; P(span) = Π_t P(w_t | prefix, suffix, w_<t)
+    masked   P(w | all tokens that are not masked)                        (models/bert.py)
+    blank    P(w_t | tokens before t, tokens after t)                     (models/birnn.py)
+    span     `prefix [MASK] suffix [MASK] span [EOS]`, generated causally; P(span) = Π_t P(w_t | prefix, suffix, w_<t)
 
-With several masks each is asked while the others are hidden: the chances are those of each alone. A blank model was
-never shown a [MASK], which says nothing to it: where masks stand close together its guesses are poorer.
+With several masks each one is predicted while the others are masked, so each probability is that of one mask alone. A
+blank model has never seen a [MASK] in training: its predictions are worse where masks are close together.
 """
 
 from __future__ import annotations
@@ -17,76 +17,84 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.tokenizer import EOS, MASK
-from regard.decoding.generation import Writer, still
+from regard.decoding.generation import TextGenerator, evaluation_mode
 from regard.decoding.sampling import GREEDY, Sampling
 from regard.errors import UserError
 
 
 @dataclass(frozen=True)
 class Guess:
-    """Words that may stand there, one or a span of them, and their chance."""
+    """Token ids that may be at a [MASK], one or a span, with their probability."""
 
     ids: list[int]
     probability: float
 
 
-def words(
-    model: nn.Module, ids: Sequence[int], *, top: int = 10, never: Iterable[int] = (), window: int | None = None
+def predict_masks(
+    model: nn.Module, ids: Sequence[int], *, top: int = 10, suppress: Iterable[int] = (), window: int | None = None
 ) -> list[list[Guess]]:
-    """For each [MASK] in ids the likeliest words, the likeliest first. `never` are words that are not named; the
-    chances of the others are as the model gives them. Of a long text the model sees `window` words around each."""
-    places = [place for place, id in enumerate(ids) if id == MASK]
-    if not places:
-        raise UserError("there is no [MASK] to fill")
-    _positive(top)
-    with still(model), torch.inference_mode():
-        chances = torch.cat([_logits(model, ids, place, window) for place in places]).float().softmax(-1)
-        chances[:, sorted(set(never))] = 0.0
-        best = chances.topk(min(top, chances.shape[-1]))
+    """The most probable tokens at each [MASK], the most probable first.
+
+    Args:
+        ids: Token ids with at least one [MASK].
+        top: How many tokens to return for each.
+        suppress: Token ids that are not returned. The probabilities of the others do not change.
+        window: How many tokens around each [MASK] the model sees.
+    """
+    positions = [position for position, id in enumerate(ids) if id == MASK]
+    if not positions:
+        raise UserError("the text has no [MASK]")
+    _check_top(top)
+    with evaluation_mode(model), torch.inference_mode():
+        logits = torch.cat([_mask_logits(model, ids, position, window) for position in positions])
+        probabilities = logits.float().softmax(-1)
+        probabilities[:, sorted(set(suppress))] = 0.0
+        best = probabilities.topk(min(top, probabilities.shape[-1]))
     rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    return [[Guess([i], p) for i, p in zip(found, chance, strict=True) if p > 0] for found, chance in rows]
+    return [[Guess([i], p) for i, p in zip(*row, strict=True) if p > 0] for row in rows]
 
 
-def _logits(model: nn.Module, ids: Sequence[int], place: int, window: int | None) -> Tensor:
-    """Of the word at one place, (1, vocab)."""
+def _mask_logits(model: nn.Module, ids: Sequence[int], position: int, window: int | None) -> Tensor:
+    """The logits of the token at one position, (1, vocab)."""
     n = len(ids) if window is None else min(window, len(ids))
-    start = min(max(place - n // 2, 0), len(ids) - n)
-    out = model(torch.tensor([list(ids[start : start + n])]), places=torch.tensor([place - start]))
+    start = min(max(position - n // 2, 0), len(ids) - n)
+    out = model(torch.tensor([list(ids[start : start + n])]), logits_at=torch.tensor([position - start]))
     return out[0] if isinstance(out, tuple) else out
 
 
-def spans(
-    writer: Writer,
+def predict_spans(
+    generator: TextGenerator,
     prefix: Sequence[int],
     suffix: Sequence[int],
     *,
     top: int = 10,
-    tokens: int = 32,
+    max_new_tokens: int = 32,
     sampling: Sampling | None = None,
-    never: Iterable[int] = (),
+    suppress: Iterable[int] = (),
 ) -> list[Guess]:
-    """The span as it is written by always taking the likeliest word, and others that were drawn, `top` in all at most:
-    the likeliest first, each once."""
-    _positive(top)
-    prompt, how = [*prefix, MASK, *suffix, MASK], {"tokens": tokens, "never": list(never)}
-    found = writer.write([prompt], sampling=GREEDY, **how)[0]
+    """The greedy span and sampled ones, at most `top`, without repetitions and the most probable first."""
+    _check_top(top)
+    prompt, options = [*prefix, MASK, *suffix, MASK], {"max_new_tokens": max_new_tokens, "suppress": list(suppress)}
+    texts = generator.generate([prompt], sampling=GREEDY, **options)[0]
     if top > 1:
-        found += writer.write([prompt], sampling=sampling, samples=top - 1, **how)[0]
-    ends = {tuple(text.ids): [EOS] if text.stopped else [] for text in found}
-    guesses = [Guess(list(ids), chance(writer.model, prompt, [*ids, *end])) for ids, end in ends.items()]
+        texts += generator.generate([prompt], sampling=sampling, num_samples=top - 1, **options)[0]
+    ends = {tuple(text.ids): [EOS] if text.stopped else [] for text in texts}
+    guesses = [
+        Guess(list(ids), sequence_probability(generator.model, prompt, [*ids, *end])) for ids, end in ends.items()
+    ]
     return sorted(guesses, key=lambda guess: -guess.probability)
 
 
-def chance(model: nn.Module, prompt: Sequence[int], words: Sequence[int]) -> float:
-    """P(words | prompt) by a causal model."""
-    text = torch.tensor([[*prompt, *words]])
-    places = torch.arange(len(prompt) - 1, text.shape[1] - 1)
-    with still(model), torch.inference_mode():
-        logits = model(text[:, :-1], places=places).float()
-        said = logits.log_softmax(-1).gather(-1, text[0, len(prompt) :, None])
-    return float(said.double().sum().exp())
+def sequence_probability(model: nn.Module, prompt: Sequence[int], ids: Sequence[int]) -> float:
+    """P(ids | prompt) of a causal model."""
+    text = torch.tensor([[*prompt, *ids]])
+    positions = torch.arange(len(prompt) - 1, text.shape[1] - 1)
+    with evaluation_mode(model), torch.inference_mode():
+        logits = model(text[:, :-1], logits_at=positions).float()
+        log_probs = logits.log_softmax(-1).gather(-1, text[0, len(prompt) :, None])
+    return float(log_probs.double().sum().exp())
 
 
-def _positive(top: int) -> None:
+def _check_top(top: int) -> None:
     if top < 1:
-        raise UserError(f"the number of guesses must be 1 or more; given {top}")
+        raise UserError(f"the number of guesses must be at least 1, got {top}")

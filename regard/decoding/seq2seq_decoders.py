@@ -1,12 +1,13 @@
-"""Three ways through a model of two sides, each with the same words: read the sources, then one word of each beam.
+"""Three decoders for encoder-decoder models with the same interface: read the sources, then one token of each beam.
 
-    Prepared    prepared weights; the beams of a sentence are places that stand beside each other: dot attention
-    Remembered  what came before is kept as the layers' `Memory`, a row for each beam: any mechanism and positions
-    Recurrent   a state for each beam
+    OptimizedSeq2SeqDecoder  converted weights; the beams of a sentence are queries of one row: dot attention
+    CachedSeq2SeqDecoder     keeps a `KVCache` per layer, one row per beam: any mechanism and positions
+    RecurrentSeq2SeqDecoder  keeps a recurrent state per beam
 
-A source is read once for all of its beams. In `Prepared` and `Recurrent` the beams are queries of one row, so that
-nothing of the source is copied; in `Prepared` the past is not copied either: each beam sees, of what its sentence has
-said, its own past alone.
+A source is encoded once for all of its beams. In the optimized and the recurrent decoder the beams are queries of one
+row, so the source is not copied. The optimized decoder does not copy the past either: each beam sees, of all tokens of
+its sentence, its own past only. A decoder holds the state of one call; `copy.copy` of a decoder shares its weights and
+has a state of its own.
 """
 
 from __future__ import annotations
@@ -20,239 +21,267 @@ from torch import Tensor, nn
 
 from regard import kernels
 from regard.attention.kv_cache import KVCache
-from regard.attention.positions.position_encoding import PositionEncoding
-from regard.attention.positions.rotary import Rotary
 from regard.decoding import quantized_linear
-from regard.decoding.causal_decoders import watched
-from regard.decoding.fused_blocks import fuse
-from regard.decoding.inplace_kv_cache import Cache
-from regard.decoding.optimized_blocks import Block, Seen, Stretch, prepare, prepared_norm
+from regard.decoding.causal_decoders import has_hooks, uses_distances_only
+from regard.decoding.fused_blocks import fuse_blocks
+from regard.decoding.inplace_kv_cache import InPlaceKVCache
+from regard.decoding.optimized_blocks import KeyRange, OptimizedBlock, VisibleKeys, build_norm, optimize_blocks
 from regard.errors import UserError
 from regard.models.marian import Marian
 from regard.models.rnn_translator import RNNTranslator
 from regard.models.transformer import Transformer
 
 BLOCK = 64
-"""The vocabulary is filled up to a multiple of this; beam.py looks at the words in such blocks."""
+"""The vocabulary is padded to a multiple of this; beam_search.py searches it in such blocks."""
 
 
-class Speaker(Protocol):
-    def read(self, source: Tensor, mask: Tensor | None, begin: int, room: int, beams: int) -> Tensor:
-        """Read sources (b, m) and say `begin`; the logits of the first word, (b, 1, vocab or more). `room` words may
-        follow in each of the beams."""
+class Seq2SeqDecoder(Protocol):
+    """The interface of the decoders."""
+
+    def start(self, source: Tensor, mask: Tensor | None, bos_id: int, max_new_tokens: int, beam_size: int) -> Tensor:
+        """Encode sources (b, m) and read `bos_id`. Returns the logits of the first token, (b, 1, vocab or more).
+
+        `max_new_tokens` tokens may follow in each of the `beam_size` beams.
+        """
         ...
 
-    def step(self, words: Tensor, parents: Tensor) -> Tensor:
-        """One more word of each beam (b, w), which goes on from the beam `parents` (b, w) of the step before; the
-        logits of the next, (b, w, vocab or more)."""
+    def step(self, ids: Tensor, parents: Tensor) -> Tensor:
+        """Read one more token of each beam. Returns the logits of the next, (b, w, vocab or more).
+
+        Args:
+            ids: The tokens, (b, w).
+            parents: Which beam of the step before each one continues, (b, w).
+        """
         ...
 
     def select(self, rows: Tensor) -> None:
-        """Go on with these sentences."""
+        """Keep these sentences."""
         ...
 
 
-class Prepared:
+class OptimizedSeq2SeqDecoder:
+    """Runs optimized blocks on caches that are written in place. `suppress` are token ids that are never chosen."""
+
     def __init__(
         self,
         model: Transformer | Marian,
-        readers: list[Block],
-        blocks: list[Block],
-        never: Iterable[int],
+        encoder_blocks: list[OptimizedBlock],
+        decoder_blocks: list[OptimizedBlock],
+        suppress: Iterable[int],
         precision: str,
     ):
-        self.readers, self.blocks, self.positions = readers, blocks, model.positions
-        self.fused = fuse(blocks)
-        self.read_norm = prepared_norm(getattr(model, "encoder_norm", nn.Identity()))
-        self.norm = prepared_norm(getattr(model, "decoder_norm", nn.Identity()))
+        self.encoder_blocks, self.decoder_blocks, self.positions = encoder_blocks, decoder_blocks, model.positions
+        self.fused = fuse_blocks(decoder_blocks)
+        self.encoder_norm = build_norm(getattr(model, "encoder_norm", nn.Identity()))
+        self.decoder_norm = build_norm(getattr(model, "decoder_norm", nn.Identity()))
         weight, bias = model.embed.weight.detach(), model.bias.detach().clone()
         self.embed = weight * model.scale
-        bias[list(never)] = -torch.inf
+        bias[list(suppress)] = -torch.inf
         extra = -len(weight) % BLOCK
         weight, bias = F.pad(weight, (0, 0, 0, extra)), F.pad(bias, (0, extra), value=-torch.inf)
-        self.head = quantized_linear.linear(precision)(weight, bias)
+        self.head = quantized_linear.linear_factory(precision)(weight, bias)
 
-    def read(self, source: Tensor, mask: Tensor | None, begin: int, room: int, beams: int) -> Tensor:
-        self.hidden = None
+    def start(self, source: Tensor, mask: Tensor | None, bos_id: int, max_new_tokens: int, beam_size: int) -> Tensor:
+        self.padding_bias = None
         if mask is not None:
-            self.hidden = torch.zeros(mask.shape).masked_fill_(~mask, -torch.inf)[:, None, None]
-        (b, m), self.said, self.seen = source.shape, 0, None
-        self.path, self.source_seen = None, self.hidden
+            self.padding_bias = torch.zeros(mask.shape).masked_fill_(~mask, -torch.inf)[:, None, None]
+        (b, m), self.length, self.beam_bias = source.shape, 0, None
+        self.paths, self.source_visible = None, self.padding_bias
         states = self._encode(source, range(m))
-        self.source = [block.source.read(states, b) for block in self.blocks if block.source is not None]
-        known = kernels.ready(self.embed) and all(kernels.ready(memory.keys) for memory in self.source)
-        self.native = known and self.positions.kind != "bias"
-        if self.native and (mask is None or _in_front(mask)):
-            self.source_seen = Stretch(last=None if mask is None else mask.sum(1, dtype=torch.int32))
-        self.room, self.columns = 1 + beams * min(room, 64), torch.zeros(0, dtype=torch.long)
-        self.caches = [Cache(_nothing(memory, b), self.room) for memory in self.source]
-        return self.step(torch.full((b, 1), begin), torch.zeros(b, 1, dtype=torch.long))
+        layers = [block.cross_attention for block in self.decoder_blocks if block.cross_attention is not None]
+        self.sources = [layer.project_source(states, b) for layer in layers]
+        tensors = [self.embed, *(source.keys for source in self.sources)]
+        self.use_kernels = all(map(kernels.can_use_kernels, tensors)) and self.positions.kind != "bias"
+        if self.use_kernels and (mask is None or _is_right_padded(mask)):
+            self.source_visible = KeyRange(last=None if mask is None else mask.sum(1, dtype=torch.int32))
+        self.capacity, self.columns = 1 + beam_size * min(max_new_tokens, 64), torch.zeros(0, dtype=torch.long)
+        self.caches = [InPlaceKVCache(_empty_cache(source, b), self.capacity) for source in self.sources]
+        return self.step(torch.full((b, 1), bos_id), torch.zeros(b, 1, dtype=torch.long))
 
-    def _encode(self, ids: Tensor, at: range) -> Tensor:
-        """What is known at each place of the sources (b, m), as (b · m, dim)."""
-        x = self.positions.embed(self.embed[ids], at).flatten(0, 1)
-        bias = self.hidden
+    def _encode(self, ids: Tensor, position_ids: range) -> Tensor:
+        """Encode sources (b, m) to states (b · m, dim)."""
+        x = self.positions.embed(self.embed[ids], position_ids).flatten(0, 1)
+        bias = self.padding_bias
         if self.positions.kind == "bias":
-            placed = self.positions.bias(at, at)
-            bias = placed if bias is None or placed is None else placed + bias
-        for block in self.readers:
-            x = block(x, len(ids), at=at, seen=bias)
-        return self.read_norm(x, None)[1]
+            position_bias = self.positions.bias(position_ids, position_ids)
+            bias = position_bias if bias is None or position_bias is None else position_bias + bias
+        for block in self.encoder_blocks:
+            x = block(x, len(ids), position_ids=position_ids, visible=bias)
+        return self.encoder_norm(x, None)[1]
 
-    def step(self, words: Tensor, parents: Tensor) -> Tensor:
-        b, w = words.shape
-        at = range(self.said, self.said + 1)
-        x = self.positions.embed(self.embed.index_select(0, words.view(-1))[:, None], at).flatten(0, 1)
-        seen: Seen = self._stretch(parents) if self.native else self._bias(parents, at)
-        if self.fused is not None and isinstance(seen, Stretch) and isinstance(self.source_seen, Stretch):
-            x = self.fused.step(x, self.caches, seen, at, self.source, self.source_seen)
+    def step(self, ids: Tensor, parents: Tensor) -> Tensor:
+        b, w = ids.shape
+        position = range(self.length, self.length + 1)
+        x = self.positions.embed(self.embed.index_select(0, ids.view(-1))[:, None], position).flatten(0, 1)
+        visible: VisibleKeys = self._key_range(parents) if self.use_kernels else self._bias(parents, position)
+        if self.fused is not None and isinstance(visible, KeyRange) and isinstance(self.source_visible, KeyRange):
+            x = self.fused.step(x, self.caches, visible, position, self.sources, self.source_visible)
         else:
-            for block, cache, source in zip(self.blocks, self.caches, self.source, strict=True):
-                x = block(x, cache, source, at=at, seen=seen, source_seen=self.source_seen)
-        self.said += 1
-        return self.head(self.norm(x, None)[1]).view(b, w, -1)
+            options = {"position_ids": position, "visible": visible, "source_visible": self.source_visible}
+            for block, cache, source in zip(self.decoder_blocks, self.caches, self.sources, strict=True):
+                x = block(x, cache, source, **options)
+        self.length += 1
+        return self.head(self.decoder_norm(x, None)[1]).view(b, w, -1)
 
     def select(self, rows: Tensor) -> None:
         for cache in self.caches:
             cache.select(rows)
-        self.source = [KVCache(m.keys.index_select(0, rows), m.values.index_select(0, rows), m.position_ids) for m in self.source]
-        self.seen = None if self.seen is None else self.seen.index_select(0, rows)
-        self.path = None if self.path is None else self.path.index_select(0, rows)
-        if isinstance(self.source_seen, Tensor):
-            self.source_seen = self.source_seen.index_select(0, rows)
-        elif self.source_seen is not None and self.source_seen.last is not None:
-            self.source_seen = Stretch(last=self.source_seen.last.index_select(0, rows))
+        self.sources = [
+            KVCache(source.keys.index_select(0, rows), source.values.index_select(0, rows), source.position_ids)
+            for source in self.sources
+        ]
+        self.beam_bias = None if self.beam_bias is None else self.beam_bias.index_select(0, rows)
+        self.paths = None if self.paths is None else self.paths.index_select(0, rows)
+        if isinstance(self.source_visible, Tensor):
+            self.source_visible = self.source_visible.index_select(0, rows)
+        elif self.source_visible is not None and self.source_visible.last is not None:
+            self.source_visible = KeyRange(last=self.source_visible.last.index_select(0, rows))
 
-    def _stretch(self, parents: Tensor) -> Stretch:
-        """Each beam's own past, as a path through all that the beams of its sentence have said."""
-        (b, w), taken, at = parents.shape, self.caches[0].taken, self.said
-        if w == 1 and self.path is None:
-            return Stretch()
-        if self.path is None:  # all that was said before beams part is seen by all
-            self.path = torch.arange(max(64, 2 * at), dtype=torch.int32).expand(b, w, -1).contiguous()
-            self.new, self.first = torch.arange(w, dtype=torch.int32), torch.arange(b)[:, None] * w
+    def _key_range(self, parents: Tensor) -> KeyRange:
+        """The past of each beam, as a path through the tokens of all beams of its sentence."""
+        (b, w), used, length = parents.shape, self.caches[0].length, self.length
+        if w == 1 and self.paths is None:
+            return KeyRange()
+        if self.paths is None:  # all beams see the tokens from before they part
+            self.paths = torch.arange(max(64, 2 * length), dtype=torch.int32).expand(b, w, -1).contiguous()
+            self.beam_numbers, self.first_beam = torch.arange(w, dtype=torch.int32), torch.arange(b)[:, None] * w
         else:
-            if at >= self.path.shape[-1]:
-                self.path = F.pad(self.path, (0, at))
-            rows = (self.first[:b] + parents).view(-1)
-            self.path = self.path.view(b * w, -1).index_select(0, rows).view(b, w, -1)
-        self.path[:, :, at] = self.new + taken
-        return Stretch(self.path.narrow(2, 0, at + 1))
+            if length >= self.paths.shape[-1]:
+                self.paths = F.pad(self.paths, (0, length))
+            rows = (self.first_beam[:b] + parents).view(-1)
+            self.paths = self.paths.view(b * w, -1).index_select(0, rows).view(b, w, -1)
+        self.paths[:, :, length] = self.beam_numbers + used
+        return KeyRange(self.paths.narrow(2, 0, length + 1))
 
-    def _bias(self, parents: Tensor, at: range) -> Tensor | None:
-        """What is added to the scores: -inf for what other beams have said, and what positions add."""
-        (b, w), taken = parents.shape, self.caches[0].taken
-        placed = self.positions.kind == "bias"
-        if placed:
-            self.columns = torch.cat((self.columns, torch.full((w,), at.start)))
-        if w == 1 and self.seen is None:
-            return self.positions.bias(at, self.columns) if placed else None
-        if self.seen is None:  # all that was said before beams part is seen by all
-            self.seen = torch.zeros(b, w, max(self.room, taken + w))
-            self.own = torch.full((w, w), -torch.inf).fill_diagonal_(0.0)
-            self.first = torch.arange(b)[:, None] * w
+    def _bias(self, parents: Tensor, position: range) -> Tensor | None:
+        """The bias of the scores: -inf for tokens of other beams, plus the bias of the positions."""
+        (b, w), used = parents.shape, self.caches[0].length
+        position_bias = None
+        if self.positions.kind == "bias":
+            self.columns = torch.cat((self.columns, torch.full((w,), position.start)))
+            position_bias = self.positions.bias(position, self.columns)
+        if w == 1 and self.beam_bias is None:
+            return position_bias
+        if self.beam_bias is None:  # all beams see the tokens from before they part
+            self.beam_bias = torch.zeros(b, w, max(self.capacity, used + w))
+            self.own_token_bias = torch.full((w, w), -torch.inf).fill_diagonal_(0.0)
+            self.first_beam = torch.arange(b)[:, None] * w
         else:
-            if len(self.first) > b:
-                self.first = self.first[:b]
-            if taken + w > self.seen.shape[-1]:
-                self.seen = F.pad(self.seen, (0, self.seen.shape[-1] + w))
-            self.seen = self.seen.view(b * w, -1).index_select(0, (self.first + parents).view(-1)).view(b, w, -1)
-        self.seen.narrow(2, taken, w).copy_(self.own)
-        seen = self.seen.narrow(2, 0, taken + w)[:, None]
-        added = self.positions.bias(at, self.columns) if placed else None
-        return seen if added is None else seen + added
+            if len(self.first_beam) > b:
+                self.first_beam = self.first_beam[:b]
+            if used + w > self.beam_bias.shape[-1]:
+                self.beam_bias = F.pad(self.beam_bias, (0, self.beam_bias.shape[-1] + w))
+            rows = (self.first_beam + parents).view(-1)
+            self.beam_bias = self.beam_bias.view(b * w, -1).index_select(0, rows).view(b, w, -1)
+        self.beam_bias.narrow(2, used, w).copy_(self.own_token_bias)
+        bias = self.beam_bias.narrow(2, 0, used + w)[:, None]
+        return bias if position_bias is None else bias + position_bias
 
 
-class Remembered:
-    def __init__(self, model: Transformer | Marian, never: Iterable[int]):
-        self.model, self.never = model, list(never)
+class CachedSeq2SeqDecoder:
+    """Keeps the `KVCache` of each layer, with one row per beam."""
 
-    def read(self, source: Tensor, mask: Tensor | None, begin: int, room: int, beams: int) -> Tensor:
-        self.source, self.beams = self.model.read(self.model.encode(source, mask=mask), mask=mask), 1
-        self.past: list[KVCache] | None = None
-        return self._said(torch.full((len(source), 1), begin))
+    def __init__(self, model: Transformer | Marian, suppress: Iterable[int]):
+        self.model, self.suppress = model, list(suppress)
 
-    def step(self, words: Tensor, parents: Tensor) -> Tensor:
-        b, w = words.shape
-        rows = (torch.arange(b)[:, None] * self.beams + parents).view(-1)
-        moved = w != self.beams or not torch.equal(rows, torch.arange(b * w))
-        if moved and self.past is not None:
-            self.past = [memory.select(rows) for memory in self.past]
-        if w != self.beams:
-            self.source = [memory.select(rows) for memory in self.source]
-            self.beams = w
-        return self._said(words)
+    def start(self, source: Tensor, mask: Tensor | None, bos_id: int, max_new_tokens: int, beam_size: int) -> Tensor:
+        self.sources, self.num_beams = self.model.project_source(self.model.encode(source, mask=mask), mask=mask), 1
+        self.caches: list[KVCache] | None = None
+        return self._logits(torch.full((len(source), 1), bos_id))
+
+    def step(self, ids: Tensor, parents: Tensor) -> Tensor:
+        b, w = ids.shape
+        rows = (torch.arange(b)[:, None] * self.num_beams + parents).view(-1)
+        reordered = w != self.num_beams or not torch.equal(rows, torch.arange(b * w))
+        if reordered and self.caches is not None:
+            self.caches = [cache.select(rows) for cache in self.caches]
+        if w != self.num_beams:
+            self.sources = [source.select(rows) for source in self.sources]
+            self.num_beams = w
+        return self._logits(ids)
 
     def select(self, rows: Tensor) -> None:
-        each = (rows[:, None] * self.beams + torch.arange(self.beams)).view(-1)
-        self.source = [memory.select(each) for memory in self.source]
-        self.past = None if self.past is None else [memory.select(each) for memory in self.past]
+        rows = _beam_rows(rows, self.num_beams)
+        self.sources = [source.select(rows) for source in self.sources]
+        self.caches = None if self.caches is None else [cache.select(rows) for cache in self.caches]
 
-    def _said(self, words: Tensor) -> Tensor:
-        logits, self.past = self.model.step(words.reshape(-1, 1), self.past, self.source)
-        return _without(logits[:, -1], self.never).view(*words.shape, -1)
+    def _logits(self, ids: Tensor) -> Tensor:
+        logits, self.caches = self.model.step(ids.reshape(-1, 1), self.caches, self.sources)
+        return _suppress_and_pad(logits[:, -1], self.suppress).view(*ids.shape, -1)
 
 
-class Recurrent:
-    def __init__(self, model: RNNTranslator, never: Iterable[int]):
-        self.model, self.never = model, list(never)
+class RecurrentSeq2SeqDecoder:
+    """Keeps the recurrent state of each beam."""
 
-    def read(self, source: Tensor, mask: Tensor | None, begin: int, room: int, beams: int) -> Tensor:
-        self.source, self.state = self.model.read(self.model.encode(source, mask=mask), mask=mask)
-        self.said, self.beams = 0, 1
-        return self.step(torch.full((len(source), 1), begin), torch.zeros(len(source), 1, dtype=torch.long))
+    def __init__(self, model: RNNTranslator, suppress: Iterable[int]):
+        self.model, self.suppress = model, list(suppress)
 
-    def step(self, words: Tensor, parents: Tensor) -> Tensor:
-        b, w = words.shape
-        if w > 1 or self.beams > 1:
-            rows = (torch.arange(b)[:, None] * self.beams + parents).view(-1)
+    def start(self, source: Tensor, mask: Tensor | None, bos_id: int, max_new_tokens: int, beam_size: int) -> Tensor:
+        self.source, self.state = self.model.project_source(self.model.encode(source, mask=mask), mask=mask)
+        self.length, self.num_beams = 0, 1
+        return self.step(torch.full((len(source), 1), bos_id), torch.zeros(len(source), 1, dtype=torch.long))
+
+    def step(self, ids: Tensor, parents: Tensor) -> Tensor:
+        b, w = ids.shape
+        if w > 1 or self.num_beams > 1:
+            rows = (torch.arange(b)[:, None] * self.num_beams + parents).view(-1)
             self.state = tuple(part.index_select(1, rows) for part in self.state)
-        self.beams = w
-        logits, self.state = self.model.step(words.reshape(-1), self.source, self.state, self.said)
-        self.said += 1
-        return _without(logits, self.never).view(b, w, -1)
+        self.num_beams = w
+        logits, self.state = self.model.step(ids.reshape(-1), self.source, self.state, self.length)
+        self.length += 1
+        return _suppress_and_pad(logits, self.suppress).view(b, w, -1)
 
     def select(self, rows: Tensor) -> None:
         self.source = self.source.select(rows)
-        each = (rows[:, None] * self.beams + torch.arange(self.beams)).view(-1)
-        self.state = tuple(part.index_select(1, each) for part in self.state)
+        rows = _beam_rows(rows, self.num_beams)
+        self.state = tuple(part.index_select(1, rows) for part in self.state)
 
 
-def speaker(model: nn.Module, *, never: Iterable[int] = (), precision: str = quantized_linear.WHOLE) -> Speaker:
-    """The fastest way through this model. Another precision than float32 needs prepared weights."""
-    never = sorted(set(never))
-    if isinstance(model, Transformer | Marian) and _plain(model.positions) and not watched(model):
-        readers, blocks = prepare(model.encoder, precision), prepare(model.decoder, precision)
-        if readers is not None and blocks is not None:
-            return Prepared(model, readers, blocks, never, precision)
-    if precision != quantized_linear.WHOLE:
+def build_seq2seq_decoder(
+    model: nn.Module, *, suppress: Iterable[int] = (), precision: str = quantized_linear.FULL_PRECISION
+) -> Seq2SeqDecoder:
+    """The fastest decoder for this model.
+
+    Args:
+        suppress: Token ids that are never chosen.
+        precision: float32, float16 or int8. The latter two need a model that can be optimized.
+    """
+    suppress = sorted(set(suppress))
+    if isinstance(model, Transformer | Marian) and uses_distances_only(model.positions) and not has_hooks(model):
+        encoder_blocks, decoder_blocks = (
+            optimize_blocks(model.encoder, precision),
+            optimize_blocks(model.decoder, precision),
+        )
+        if encoder_blocks is not None and decoder_blocks is not None:
+            return OptimizedSeq2SeqDecoder(model, encoder_blocks, decoder_blocks, suppress, precision)
+    if precision != quantized_linear.FULL_PRECISION:
         raise UserError(
-            f"precision {precision!r} wants a Transformer with dot attention; this {type(model).__name__} has another "
-            "way of decoding: leave the precision out"
+            f"precision {precision!r} needs a Transformer with dot attention; {type(model).__name__} does not support "
+            "it. Use float32"
         )
     if isinstance(model, RNNTranslator):
-        return Recurrent(model, never)
+        return RecurrentSeq2SeqDecoder(model, suppress)
     if isinstance(model, Transformer | Marian):
-        return Remembered(model, never)
-    raise UserError(f"{type(model).__name__} is no model of two sides: it has nothing to translate with")
+        return CachedSeq2SeqDecoder(model, suppress)
+    raise UserError(f"{type(model).__name__} is not an encoder-decoder model and cannot translate")
 
 
-def _plain(positions: PositionEncoding) -> bool:
-    """Positions that act in attention by distance alone."""
-    return not positions.inside or positions.by_distance or isinstance(positions, Rotary)
-
-
-def _in_front(mask: Tensor) -> bool:
-    """Whether what is real stands before what is not, in each row."""
+def _is_right_padded(mask: Tensor) -> bool:
+    """Whether all real tokens come before the padding, in each row."""
     return bool((mask[:, 1:] <= mask[:, :-1]).all())
 
 
-def _nothing(like: KVCache, b: int) -> KVCache:
+def _empty_cache(like: KVCache, b: int) -> KVCache:
     empty = like.keys.new_empty(b, like.keys.shape[1], 0, like.keys.shape[3])
     return KVCache(empty, empty, range(0))
 
 
-def _without(logits: Tensor, never: list[int]) -> Tensor:
-    if never:
-        logits[:, never] = -torch.inf
+def _beam_rows(sentences: Tensor, num_beams: int) -> Tensor:
+    """The rows of all beams of these sentences."""
+    return (sentences[:, None] * num_beams + torch.arange(num_beams)).view(-1)
+
+
+def _suppress_and_pad(logits: Tensor, suppress: list[int]) -> Tensor:
+    if suppress:
+        logits[:, suppress] = -torch.inf
     return F.pad(logits, (0, -logits.shape[-1] % BLOCK), value=-torch.inf)

@@ -1,11 +1,11 @@
-"""Tokens to text while they come: never half a character, and on a terminal never half a word.
+"""Convert tokens to text while they are generated, in whole words and never in half a character.
 
-    text = Speller(tokenizer).after("Once upon a")
+    stream = Detokenizer(tokenizer).stream("Once upon a")
     for id in ids:
-        print(text.add(id), end="")          # the words that have become whole
-    print(text.rest())
+        print(stream.add(id), end="")          # the words that are complete now
+    print(stream.flush())
 
-All pieces together are what follows the prompt, with the space that stands between where words are tokens.
+The pieces together are the text that follows the prompt, with a space in between if tokens are words.
 """
 
 from __future__ import annotations
@@ -17,50 +17,51 @@ from regard.data.tokenizer import EOS, UNK, Tokenizer
 from regard.data.vocabulary import token_bytes
 
 
-class Speller:
-    """How a tokenizer's ids are written."""
+class Detokenizer:
+    """Converts the token ids of a tokenizer to text."""
 
     def __init__(self, tokenizer: Tokenizer):
         self.tokenizer, self.kind = tokenizer, tokenizer.kind
-        self.raw = token_bytes(tokenizer)
-        """The bytes of each token; none for special ones."""
-        if self.kind == "spaces":  # there these two stand for text
-            self.raw[EOS], self.raw[UNK] = b"\n", b"<unk>"
+        self.token_bytes = token_bytes(tokenizer)
+        """The bytes of each token; empty for special tokens."""
+        if self.kind == "spaces":  # here these two special tokens are text
+            self.token_bytes[EOS], self.token_bytes[UNK] = b"\n", b"<unk>"
 
-    def after(self, prompt: str = "") -> Text:
-        return Text(self, prompt)
+    def stream(self, prompt: str = "") -> TextStream:
+        """The text after a prompt, to which tokens are added one by one."""
+        return TextStream(self, prompt)
 
-    def text(self, ids: Iterable[int], after: str = "") -> str:
-        """All of it at once."""
-        text = self.after(after)
-        return "".join([*(text.add(id) for id in ids), text.rest()])
+    def decode(self, ids: Iterable[int], prompt: str = "") -> str:
+        """The text of all tokens, as it follows a prompt."""
+        stream = self.stream(prompt)
+        return "".join([*(stream.add(id) for id in ids), stream.flush()])
 
 
-class Text:
-    """A text that grows by tokens."""
+class TextStream:
+    """A text to which tokens are added."""
 
-    def __init__(self, speller: Speller, prompt: str):
-        self._speller, self._before, self._held = speller, prompt[-1:], ""
+    def __init__(self, detokenizer: Detokenizer, prompt: str):
+        self._detokenizer, self._last_character, self._pending = detokenizer, prompt[-1:], ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def add(self, id: int) -> str:
-        """The next token: gives what has become whole by it."""
-        letters = self._decoder.decode(self._bytes(id))
-        self._before = letters[-1:] or self._before
-        self._held += letters
-        words = self._speller.tokenizer.split_words(self._held)
-        whole = "".join(words[:-1])
-        self._held = self._held[len(whole) :]
-        return whole
+        """Add a token. Returns the words that are complete now."""
+        text = self._decoder.decode(self._bytes(id))
+        self._last_character = text[-1:] or self._last_character
+        self._pending += text
+        words = self._detokenizer.tokenizer.split_words(self._pending)
+        complete = "".join(words[:-1])
+        self._pending = self._pending[len(complete) :]
+        return complete
 
-    def rest(self) -> str:
-        """What was held back. Bytes that begin a character whose end never came are left out."""
-        rest, self._held = self._held, ""
-        return rest
+    def flush(self) -> str:
+        """Return the pending text. Bytes of an incomplete character are dropped."""
+        text, self._pending = self._pending, ""
+        return text
 
     def _bytes(self, id: int) -> bytes:
-        word = self._speller.raw[id]
-        if self._speller.kind in ("bpe", "chars") or not word:
-            return word
-        apart = self._before not in ("", " ", "\n") and word != b"\n"
-        return b" " + word if apart else word
+        token = self._detokenizer.token_bytes[id]
+        if self._detokenizer.kind in ("bpe", "chars") or not token:
+            return token
+        needs_space = self._last_character not in ("", " ", "\n") and token != b"\n"
+        return b" " + token if needs_space else token

@@ -1,10 +1,10 @@
-"""Batches side by side, each on a thread of its own with one core.
+"""Decode several batches in parallel, each in a thread that uses one core.
 
-    for number, found in spread(work, parts): ...        # in the order in which they are done
+    for index, result in run_in_threads(work, batches): ...        # in the order of completion
 
-A step of decoding is many short calls. Two cores that share each of them wait for each other, and for Python, after
-every one; two cores with a batch each do not: kernels and products let go of Python's lock. Threads of torch's own are
-kept at one inside, and inference mode is entered there, since both are a thread's own.
+A decoding step is many short calls. Two cores that share each call wait for each other and for Python after every one;
+two cores with a batch each do not, since kernels and matrix products release Python's lock. The number of torch threads
+and inference mode are properties of a thread, so both are set inside.
 """
 
 from __future__ import annotations
@@ -15,27 +15,30 @@ from typing import TypeVar
 
 import torch
 
-Part = TypeVar("Part")
-Found = TypeVar("Found")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
-def spread(work: Callable[[Part], Found], parts: Sequence[Part]) -> Iterator[tuple[int, Found]]:
-    """The number of each part and what `work` makes of it. Stopped early, parts that are not begun are left."""
-    threads = min(torch.get_num_threads(), len(parts))
+def run_in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
+    """Yield the index of each item and the result of `work` on it.
+
+    If the caller stops iterating, items that have not started are cancelled.
+    """
+    cores = torch.get_num_threads()
+    threads = min(cores, len(items))
     if threads <= 1:
-        yield from ((number, work(part)) for number, part in enumerate(parts))
+        yield from ((index, work(item)) for index, item in enumerate(items))
         return
 
-    def alone(part: Part) -> Found:
+    def work_in_thread(item: Item) -> Result:
         with torch.inference_mode():
-            return work(part)
+            return work(item)
 
-    cores = torch.get_num_threads()
     pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
     try:
-        futures = {pool.submit(alone, part): number for number, part in enumerate(parts)}
+        futures = {pool.submit(work_in_thread, item): index for index, item in enumerate(items)}
         for future in as_completed(futures):
             yield futures[future], future.result()
     finally:
         pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(cores)  # what threads to come begin with was changed by those above
+        torch.set_num_threads(cores)  # the threads above have changed the default of new threads

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.kv_cache import KVCache
-from regard.decoding.inplace_kv_cache import Cache
-from regard.decoding.optimized_blocks import gelu, prepare
+from regard.decoding.inplace_kv_cache import InPlaceKVCache
+from regard.decoding.optimized_blocks import gelu, optimize_blocks
 from regard.models import gpt, marian, t5, transformer
 
 VOCAB, B, M = 31, 3, 7
@@ -25,7 +25,9 @@ def shaken(model: nn.Module) -> nn.Module:
 SIDES = {
     "marian": lambda: marian.Marian(marian.MarianConfig(VOCAB, 42, 29, 2, 2, 3)),
     "transformer": lambda: transformer.Transformer(transformer.TransformerConfig(VOCAB, 42, 29, 2, 2, 3)),
-    "transformer, pre-norm": lambda: transformer.Transformer(transformer.TransformerConfig(VOCAB, 42, 29, 2, 2, 3, norm="pre")),
+    "transformer, pre-norm": lambda: transformer.Transformer(
+        transformer.TransformerConfig(VOCAB, 42, 29, 2, 2, 3, norm="pre")
+    ),
     "transformer, rotary": lambda: transformer.Transformer(
         transformer.TransformerConfig(VOCAB, 42, 29, 2, 2, 3, positions="rotary")
     ),
@@ -35,7 +37,7 @@ SIDES = {
 def source(model) -> tuple[list[KVCache], Tensor]:
     """The source as each layer regards it, and what hides its padding."""
     mask = torch.arange(M) < torch.tensor([[M], [4], [5]])
-    read = model.read(model.encode(torch.randint(6, VOCAB, (B, M)), mask=mask), mask=mask)
+    read = model.project_source(model.encode(torch.randint(6, VOCAB, (B, M)), mask=mask), mask=mask)
     return read, torch.zeros(B, 1, 1, M).masked_fill(~mask[:, None, None], -torch.inf)
 
 
@@ -50,15 +52,15 @@ def test_a_translators_decoder_step_by_step(name: str):
     read, hidden = source(model)
     words = torch.randint(6, VOCAB, (B, 9))
     _logits, past = model.step(words[:, :2], None, read)
-    blocks = prepare(model.decoder)
+    blocks = optimize_blocks(model.decoder)
     assert blocks is not None
-    caches = [Cache(memory, 20) for memory in past]
+    caches = [InPlaceKVCache(memory, 20) for memory in past]
     for i in range(2, 9):
         wanted, past = model.step(words[:, i : i + 1], past, read)
-        at = range(i, i + 1)
-        x = model._embed(words[:, i : i + 1], at).flatten(0, 1)
+        position_ids = range(i, i + 1)
+        x = model._embed(words[:, i : i + 1], position_ids).flatten(0, 1)
         for block, cache, memory in zip(blocks, caches, read, strict=True):
-            x = block(x, cache, memory, at=at, source_seen=hidden)
+            x = block(x, cache, memory, position_ids=position_ids, source_visible=hidden)
         torch.testing.assert_close(finish(model, x), wanted[:, 0], atol=1e-4, rtol=1e-4)
 
 
@@ -68,11 +70,11 @@ def test_beams_are_places_that_see_their_own_past(name: str):
     """Beams of a sentence share its row: what a beam may see is a bias, and no cache is ever reordered."""
     model, w = shaken(SIDES[name]()), 4
     read, hidden = source(model)
-    blocks = prepare(model.decoder)
+    blocks = optimize_blocks(model.decoder)
     assert blocks is not None
     start = torch.randint(6, VOCAB, (B, 1))
     _, past = model.step(start, None, read)
-    caches = [Cache(memory, 20) for memory in past]
+    caches = [InPlaceKVCache(memory, 20) for memory in past]
     seen = torch.ones(B, w, 1, dtype=torch.bool)  # all come from the one first word
     texts = start[:, None].expand(B, w, 1)
     for i in range(1, 5):
@@ -82,10 +84,10 @@ def test_beams_are_places_that_see_their_own_past(name: str):
         texts = torch.cat((texts.gather(1, parents[..., None].expand_as(texts)), words[..., None]), 2)
         seen = torch.cat((seen, torch.eye(w, dtype=torch.bool).expand(B, w, w)), 2)
         bias = torch.zeros(seen.shape).masked_fill(~seen, -torch.inf)[:, None]
-        at = range(i, i + 1)
-        x = model._embed(words.flatten()[:, None], at).flatten(0, 1)
+        position_ids = range(i, i + 1)
+        x = model._embed(words.flatten()[:, None], position_ids).flatten(0, 1)
         for block, cache, memory in zip(blocks, caches, read, strict=True):
-            x = block(x, cache, memory, at=at, seen=bias, source_seen=hidden)
+            x = block(x, cache, memory, position_ids=position_ids, visible=bias, source_visible=hidden)
         found = finish(model, x).view(B, w, -1)
         for beam in range(w):
             wanted = model.decode(texts[:, beam], read)[:, -1]
@@ -95,7 +97,7 @@ def test_beams_are_places_that_see_their_own_past(name: str):
 @torch.inference_mode()
 def test_rows_are_picked_in_any_order_and_more_than_once():
     keys, values = torch.randn(3, 2, 4, 5), torch.randn(3, 2, 4, 5)
-    cache = Cache(KVCache(keys, values, range(4)), 3)
+    cache = InPlaceKVCache(KVCache(keys, values, range(4)), 3)
     cache.select(torch.tensor([2, 0, 2, 1]))
     new = torch.randn(4, 2, 1, 5)
     got_keys, got_values = cache.extend(torch.stack((new, -new)))
@@ -104,21 +106,21 @@ def test_rows_are_picked_in_any_order_and_more_than_once():
 
 
 def test_other_kinds_of_blocks_are_left_to_themselves():
-    assert prepare(gpt.GPT(gpt.GPTConfig(VOCAB, 42, 2, 3, mechanism="additive")).layers) is None
-    assert prepare(t5.T5(t5.T5Config(VOCAB, 42, 29, 2, 1, 3, 5, gated=True)).decoder) is None
+    assert optimize_blocks(gpt.GPT(gpt.GPTConfig(VOCAB, 42, 2, 3, mechanism="additive")).layers) is None
+    assert optimize_blocks(t5.T5(t5.T5Config(VOCAB, 42, 29, 2, 1, 3, 5, gated_ffn=True)).decoder) is None
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 @torch.inference_mode()
 def test_a_prepared_map_is_the_map(precision: str):
-    from regard.decoding.quantized_linear import linear
+    from regard.decoding.quantized_linear import linear_factory
 
     layer = nn.Linear(45, 37)
     x = torch.randn(3, 45)
     atol = {"float32": 1e-6, "float16": 3e-3}[precision]
-    torch.testing.assert_close(linear(precision)(layer.weight, layer.bias)(x), layer(x), atol=atol, rtol=1e-4)
+    torch.testing.assert_close(linear_factory(precision)(layer.weight, layer.bias)(x), layer(x), atol=atol, rtol=1e-4)
     without = nn.functional.linear(x, layer.weight)
-    torch.testing.assert_close(linear(precision)(layer.weight, None)(x), without, atol=atol, rtol=1e-4)
+    torch.testing.assert_close(linear_factory(precision)(layer.weight, None)(x), without, atol=atol, rtol=1e-4)
 
 
 def test_gelu_is_gelu_and_leaves_onednn_as_it_was():

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from regard.data.tokenizer import EOS, MASK, SPECIAL_TOKENS
-from regard.decoding import Sampling, Writer, mask_filling
+from regard.decoding import Sampling, TextGenerator, mask_filling
 from regard.errors import UserError
 from regard.models import bert, birnn, gpt
 
@@ -34,7 +34,7 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_the_likeliest_words_come_first_with_their_chances(name: str):
     model = MODELS[name]().train()
-    found = mask_filling.words(model, IDS, top=5)
+    found = mask_filling.predict_masks(model, IDS, top=5)
     assert model.training, "it is left as it was"
     with torch.no_grad():
         out = model.eval()(torch.tensor([IDS]))
@@ -48,9 +48,9 @@ def test_the_likeliest_words_come_first_with_their_chances(name: str):
 
 def test_words_that_are_never_named_keep_their_chance():
     model = MODELS["bert"]()
-    free = mask_filling.words(model, IDS, top=VOCAB)[0]
+    free = mask_filling.predict_masks(model, IDS, top=VOCAB)[0]
     assert sum(guess.probability for guess in free) == pytest.approx(1, abs=1e-5)
-    some = mask_filling.words(model, IDS, top=VOCAB, never=range(len(SPECIAL_TOKENS)))[0]
+    some = mask_filling.predict_masks(model, IDS, top=VOCAB, suppress=range(len(SPECIAL_TOKENS)))[0]
     assert some == [guess for guess in free if guess.ids[0] >= len(SPECIAL_TOKENS)]
 
 
@@ -59,8 +59,8 @@ def test_of_a_long_text_the_words_around_are_seen():
     long = [7 + i % 30 for i in range(60)]
     for place, start in ((0, 0), (4, 0), (30, 22), (59, 44)):
         ids = [*long[:place], MASK, *long[place + 1 :]]
-        near = mask_filling.words(model, ids, window=16)[0]
-        alone = mask_filling.words(model, ids[start : start + 16])[0]
+        near = mask_filling.predict_masks(model, ids, window=16)[0]
+        alone = mask_filling.predict_masks(model, ids[start : start + 16])[0]
         assert near == alone
 
 
@@ -69,7 +69,7 @@ def test_a_blank_model_does_not_look_at_the_word_that_it_names():
     one = [9, 10, MASK, 12]
     with torch.no_grad():
         other = model.eval()(torch.tensor([[9, 10, 33, 12]]))[0, 2].softmax(-1).topk(3)
-    assert [guess.ids[0] for guess in mask_filling.words(model, one, top=3)[0]] == other.indices.tolist()
+    assert [guess.ids[0] for guess in mask_filling.predict_masks(model, one, top=3)[0]] == other.indices.tolist()
 
 
 def spans_model() -> gpt.GPT:
@@ -83,28 +83,32 @@ def test_a_span_has_the_product_of_its_words_chances():
     with torch.no_grad():
         for i, word in enumerate(words):
             chance *= float(model(torch.tensor([prompt + words[:i]]))[0, -1].softmax(-1)[word])
-    assert mask_filling.chance(model, prompt, words) == pytest.approx(chance, rel=1e-4)
+    assert mask_filling.sequence_probability(model, prompt, words) == pytest.approx(chance, rel=1e-4)
 
 
 def test_spans_are_different_and_the_likeliest_comes_first():
     model = spans_model()
-    writer = Writer(model)
-    found = mask_filling.spans(writer, [8, 9], [10], top=12, tokens=4, sampling=Sampling(seed=1), never=range(3))
-    again = mask_filling.spans(writer, [8, 9], [10], top=12, tokens=4, sampling=Sampling(seed=1), never=range(3))
+    writer = TextGenerator(model)
+    found = mask_filling.predict_spans(
+        writer, [8, 9], [10], top=12, max_new_tokens=4, sampling=Sampling(seed=1), suppress=range(3)
+    )
+    again = mask_filling.predict_spans(
+        writer, [8, 9], [10], top=12, max_new_tokens=4, sampling=Sampling(seed=1), suppress=range(3)
+    )
     assert found == again
     assert len({tuple(guess.ids) for guess in found}) == len(found) > 4
     assert all(a.probability >= b.probability for a, b in itertools.pairwise(found))
-    greedy = mask_filling.spans(writer, [8, 9], [10], top=1, tokens=4, never=range(3))
+    greedy = mask_filling.predict_spans(writer, [8, 9], [10], top=1, max_new_tokens=4, suppress=range(3))
     assert len(greedy) == 1
     assert greedy[0] in found
     short = [guess for guess in found if len(guess.ids) < 4]
     for guess in short[:3]:
-        wanted = mask_filling.chance(model, [8, 9, MASK, 10, MASK], [*guess.ids, EOS])
+        wanted = mask_filling.sequence_probability(model, [8, 9, MASK, 10, MASK], [*guess.ids, EOS])
         assert guess.probability == pytest.approx(wanted), "a span that ended says so"
 
 
 def test_nothing_to_fill_is_told():
     with pytest.raises(UserError, match="no \\[MASK\\]"):
-        mask_filling.words(MODELS["bert"](), [7, 8])
+        mask_filling.predict_masks(MODELS["bert"](), [7, 8])
     with pytest.raises(UserError, match="guesses"):
-        mask_filling.words(MODELS["bert"](), IDS, top=0)
+        mask_filling.predict_masks(MODELS["bert"](), IDS, top=0)

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from regard import kernels
-from regard.decoding import Beam, Interpreter, causal_decoders
-from regard.decoding.causal_decoders import walker
-from regard.decoding.seq2seq_decoders import Prepared
+from regard.decoding import BatchTranslator, BeamSearch, causal_decoders
+from regard.decoding.causal_decoders import build_causal_decoder
+from regard.decoding.seq2seq_decoders import OptimizedSeq2SeqDecoder
 from regard.layers import FeedForward, MultiHeadAttention
 from regard.models import gpt, transformer
 
@@ -26,32 +26,34 @@ SOURCES = [[7, 8, 9, 11, 12, 3], [10, 3], [13, 14, 15, 3]]
 
 def model(**changed: object) -> transformer.Transformer:
     torch.manual_seed(0)
-    made = transformer.Transformer(transformer.TransformerConfig(67, **{"dim": 44, "hidden": 29, "heads": 2} | changed)).eval()  # type: ignore[arg-type]
+    made = transformer.Transformer(
+        transformer.TransformerConfig(67, **{"dim": 44, "hidden": 29, "heads": 2} | changed)
+    ).eval()  # type: ignore[arg-type]
     with torch.no_grad():
         for p in made.parameters():
             p.add_(0.2 * torch.randn_like(p))
     return made
 
 
-def way(interpreter: Interpreter) -> Prepared:
-    assert isinstance(interpreter._way, Prepared)
-    return interpreter._way
+def decoder_of(translator: BatchTranslator) -> OptimizedSeq2SeqDecoder:
+    assert isinstance(translator._decoder, OptimizedSeq2SeqDecoder)
+    return translator._decoder
 
 
-def walked(speaker: Prepared, fused: bool) -> list[Tensor]:
+def run_steps(decoder: OptimizedSeq2SeqDecoder, fused: bool) -> list[Tensor]:
     """The logits of three steps of beams that part, after one of the sentences was left behind."""
     source = torch.tensor([text + [0] * (6 - len(text)) for text in SOURCES])
-    kept, speaker.fused = speaker.fused, speaker.fused if fused else None
+    kept, decoder.fused = decoder.fused, decoder.fused if fused else None
     try:
         with torch.inference_mode():
-            found = [speaker.read(source, source > 0, 2, 9, 3)]
+            found = [decoder.start(source, source > 0, 2, 9, 3)]
             words, parents = torch.tensor([[5, 6, 7]] * 3), torch.zeros(3, 3, dtype=torch.long)
-            found.append(speaker.step(words, parents))
-            found.append(speaker.step(words + 9, torch.tensor([[0, 0, 2], [1, 2, 0], [2, 2, 2]])))
-            speaker.select(torch.tensor([0, 2]))
-            found.append(speaker.step(words[:2], torch.tensor([[1, 1, 0], [0, 2, 1]])))
+            found.append(decoder.step(words, parents))
+            found.append(decoder.step(words + 9, torch.tensor([[0, 0, 2], [1, 2, 0], [2, 2, 2]])))
+            decoder.select(torch.tensor([0, 2]))
+            found.append(decoder.step(words[:2], torch.tensor([[1, 1, 0], [0, 2, 1]])))
     finally:
-        speaker.fused = kept
+        decoder.fused = kept
     return found
 
 
@@ -62,27 +64,27 @@ def test_as_one_part_at_a_time(norm: str, positions: str, threads: int):
     was = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        speaker = way(Interpreter(model(norm=norm, positions=positions)))
-        assert speaker.fused is not None
-        for one, other in zip(walked(speaker, True), walked(speaker, False), strict=True):
+        decoder = decoder_of(BatchTranslator(model(norm=norm, positions=positions)))
+        assert decoder.fused is not None
+        for one, other in zip(run_steps(decoder, True), run_steps(decoder, False), strict=True):
             torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
     finally:
         torch.set_num_threads(was)
 
 
 def test_wide_rows_are_kept_apart():
-    speaker = way(Interpreter(model(dim=1024, hidden=1024, heads=4, layers=1)))
-    for one, other in zip(walked(speaker, True), walked(speaker, False), strict=True):
+    decoder = decoder_of(BatchTranslator(model(dim=1024, hidden=1024, heads=4, layers=1)))
+    for one, other in zip(run_steps(decoder, True), run_steps(decoder, False), strict=True):
         torch.testing.assert_close(one, other, atol=2e-3, rtol=1e-3)
 
 
 def test_what_it_was_given_stays(monkeypatch: pytest.MonkeyPatch):
-    speaker = way(Interpreter(model()))
-    assert speaker.fused is not None
+    decoder = decoder_of(BatchTranslator(model()))
+    assert decoder.fused is not None
     given: list[tuple[Tensor, Tensor]] = []
-    step = speaker.fused.step
-    monkeypatch.setattr(speaker.fused, "step", lambda x, *rest: given.append((x, x.clone())) or step(x, *rest))
-    walked(speaker, True)
+    step = decoder.fused.step
+    monkeypatch.setattr(decoder.fused, "step", lambda x, *rest: given.append((x, x.clone())) or step(x, *rest))
+    run_steps(decoder, True)
     assert len(given) == 4
     assert all(torch.equal(x, before) for x, before in given)
 
@@ -90,27 +92,27 @@ def test_what_it_was_given_stays(monkeypatch: pytest.MonkeyPatch):
 def test_other_parts_go_one_at_a_time():
     made = model()
     made.decoder[0].ffn.activation = torch.nn.functional.silu
-    assert way(Interpreter(made)).fused is None
+    assert decoder_of(BatchTranslator(made)).fused is None
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("precision", ["float16", "int8"])
 def test_weights_of_fewer_bits(norm: str, precision: str):
-    if precision == "int8" and not kernels.rounds(torch.zeros(1)):
+    if precision == "int8" and not kernels.can_multiply_int8(torch.zeros(1)):
         pytest.skip("no kernel for eight bits on this processor")
-    speaker = way(Interpreter(model(norm=norm, hidden=130), precision=precision))
-    assert speaker.fused is not None
-    for one, other in zip(walked(speaker, True), walked(speaker, False), strict=True):
+    decoder = decoder_of(BatchTranslator(model(norm=norm, hidden=130), precision=precision))
+    assert decoder.fused is not None
+    for one, other in zip(run_steps(decoder, True), run_steps(decoder, False), strict=True):
         torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
 
 
 def test_the_plan_is_as_long_as_the_kernel_reads():
     """A field that is missing on one side shifts all behind it."""
-    speaker = way(Interpreter(model()))
-    assert speaker.fused is not None
-    room = kernels.kernels.block_room(speaker.fused.where[0], 3, 0, 1)  # type: ignore[union-attr]
+    decoder = decoder_of(BatchTranslator(model()))
+    assert decoder.fused is not None
+    room = kernels.kernels.block_room(decoder.fused.addresses[0], 3, 0, 1)  # type: ignore[union-attr]
     assert room == 3 * (3 * 44 + 44 + 3 * 44 + 44 + 29)
-    assert speaker.fused.plans.dtype.itemsize == kernels.kernels.PLAN  # type: ignore[union-attr]
+    assert decoder.fused.plans.dtype.itemsize == kernels.kernels.PLAN  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
@@ -126,14 +128,14 @@ def test_a_gpt(positions: str, precision: str, threads: int):
     torch.set_num_threads(threads)
     try:
         for fused in (True, False):
-            way = walker(made, precision=precision)
-            assert isinstance(way, causal_decoders.Prepared)
-            assert way.fused is not None
-            way.fused = way.fused if fused else None
+            decoder = build_causal_decoder(made, precision=precision)
+            assert isinstance(decoder, causal_decoders.OptimizedDecoder)
+            assert decoder.fused is not None
+            decoder.fused = decoder.fused if fused else None
             with torch.inference_mode():
-                said = [way.read([[7, 8, 9], [10]], 9), way.step(torch.tensor([11, 12]))]
-                way.select(torch.tensor([1, 0, 1]))
-                found.append([*said, way.step(torch.tensor([5, 6, 7])), way.step(torch.tensor([5, 6, 7]))])
+                said = [decoder.prefill([[7, 8, 9], [10]], 9), decoder.step(torch.tensor([11, 12]))]
+                decoder.select(torch.tensor([1, 0, 1]))
+                found.append([*said, decoder.step(torch.tensor([5, 6, 7])), decoder.step(torch.tensor([5, 6, 7]))])
     finally:
         torch.set_num_threads(was)
     for one, other in zip(*found, strict=True):
@@ -145,32 +147,32 @@ def test_blocks_that_are_not_alike_go_one_part_at_a_time():
     wide.decoder[1].ffn = FeedForward(44, 400, activation=torch.nn.functional.relu)
     plain.decoder[1].attention = MultiHeadAttention(44, 2)
     split.decoder[0].cross_attention = MultiHeadAttention(64, 8)
-    assert [way(Interpreter(made.eval())).fused for made in (wide, plain, split)] == [None] * 3
+    assert [decoder_of(BatchTranslator(made.eval())).fused for made in (wide, plain, split)] == [None] * 3
 
 
 def test_a_copy_has_weights_of_its_own():
     made = model(norm="pre")
-    first = Interpreter(made)
-    wanted = walked(way(first), True)
+    first = BatchTranslator(made)
+    wanted = run_steps(decoder_of(first), True)
     other, stored = copy.deepcopy(first), pickle.dumps(first)
     made.share_memory()  # moves what the model holds
     del made, first
     gc.collect()
     for one in (other, pickle.loads(stored)):
-        for found, said in zip(walked(way(one), True), wanted, strict=True):
+        for found, said in zip(run_steps(decoder_of(one), True), wanted, strict=True):
             assert torch.equal(found, said)
 
 
 def test_rows_of_another_width_are_refused():
-    with pytest.raises(ValueError, match="wants rows of 40, and was given 3"):
-        kernels.Product(torch.zeros(2, 40), None)(torch.zeros(1, 3))
+    with pytest.raises(ValueError, match="40 inputs, got rows of 3"):
+        kernels.KernelLinear(torch.zeros(2, 40), None)(torch.zeros(1, 3))
 
 
 def test_a_part_that_still_learns_is_stilled():
     made = model(mechanism="bare", dropout=0.5)
     made.decoder.train()
-    interpreter = Interpreter(made)
-    assert len({tuple(interpreter.write([[7, 8, 3]], limit=8)[0][0].ids) for _ in range(4)}) == 1
+    translator = BatchTranslator(made)
+    assert len({tuple(translator.translate([[7, 8, 3]], max_length=8)[0][0].ids) for _ in range(4)}) == 1
     assert made.training is False
 
 
@@ -180,7 +182,7 @@ def test_a_beam_says_the_same_in_one_thread_and_in_two():
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            said = Interpreter(made).write(SOURCES, how=Beam(4), limit=12)
+            said = BatchTranslator(made).translate(SOURCES, strategy=BeamSearch(4), max_length=12)
             found.append([one[0].ids for one in said])
     finally:
         torch.set_num_threads(was)

@@ -7,9 +7,9 @@ import itertools
 import pytest
 import torch
 
-from regard.decoding import GREEDY, Sampling, Writer, generate
-from regard.decoding.causal_decoders import Anew, Prepared, Remembered, walker
-from regard.decoding.context_window import places, start
+from regard.decoding import GREEDY, Sampling, TextGenerator, generate
+from regard.decoding.causal_decoders import CachedDecoder, OptimizedDecoder, UncachedDecoder, build_causal_decoder
+from regard.decoding.context_window import max_positions, window_start
 from regard.errors import UserError
 from regard.inspect import ablate, edit, record
 from regard.models import causal_cnn, gpt
@@ -44,7 +44,7 @@ WAYS = [
 def test_a_batch_is_each_alone_and_a_cache_changes_nothing(mechanism, positions):
     net = model(mechanism, positions)
     for sampling in (GREEDY, DRAWN):
-        how = {"tokens": 8, "sampling": sampling, "stop": ()}
+        how = {"max_new_tokens": 8, "sampling": sampling, "stop_ids": ()}
         together = ids(generate(net, PROMPTS, **how))
         assert len({tuple(text) for text in together}) >= 3
         for prompt, text in zip(PROMPTS, together, strict=True):
@@ -56,16 +56,16 @@ def test_a_batch_is_each_alone_and_a_cache_changes_nothing(mechanism, positions)
 @torch.inference_mode()
 def test_all_ways_through_a_model_give_the_same_logits(mechanism, positions):
     net = model(mechanism, positions)
-    ways = [Anew(net), Remembered(net), walker(net)]
-    assert isinstance(ways[2], Prepared if mechanism == "dot" else Remembered)
+    decoders = [UncachedDecoder(net), CachedDecoder(net), build_causal_decoder(net)]
+    assert isinstance(decoders[2], OptimizedDecoder if mechanism == "dot" else CachedDecoder)
     for texts in (PROMPTS, [[3, 4, 5], [6, 7, 8]]):
         words = torch.tensor([[25, 30, 35, 40, 45, 50][i : i + len(texts)] for i in range(3)])
         rows = torch.tensor([1, 0, 1])
         seen = []
-        for way in ways:
-            out = [way.read(texts, 8)] + [way.step(w) for w in words]
-            way.select(rows)
-            out += [way.step(w[rows]) for w in words]
+        for decoder in decoders:
+            out = [decoder.prefill(texts, 8)] + [decoder.step(w) for w in words]
+            decoder.select(rows)
+            out += [decoder.step(w[rows]) for w in words]
             seen.append(torch.cat(out))
         torch.testing.assert_close(seen[1], seen[0], atol=2e-4, rtol=1e-4)
         torch.testing.assert_close(seen[2], seen[0], atol=2e-4, rtol=1e-4)
@@ -74,8 +74,8 @@ def test_all_ways_through_a_model_give_the_same_logits(mechanism, positions):
 @torch.inference_mode()
 def test_a_cache_that_was_given_too_little_room_grows():
     net = model()
-    small, large = walker(net), walker(net)
-    small.read(PROMPTS, 1), large.read(PROMPTS, 20)
+    small, large = build_causal_decoder(net), build_causal_decoder(net)
+    small.prefill(PROMPTS, 1), large.prefill(PROMPTS, 20)
     for word in range(10, 20):
         ids_ = torch.full((len(PROMPTS),), word)
         a, b = small.step(ids_), large.step(ids_)
@@ -98,33 +98,33 @@ def test_greedy_is_what_hugging_face_writes(monkeypatch):
     ours.load_state_dict(hf_gpt2.to_regard(theirs.state_dict(), ours.config))
     prompt = torch.tensor([[5, 6, 7], [8, 9, 10]])
     wanted = theirs.generate(prompt, max_new_tokens=20, do_sample=False)[:, 3:].tolist()
-    assert ids(generate(ours, prompt.tolist(), tokens=20, sampling=GREEDY, stop=())) == wanted
+    assert ids(generate(ours, prompt.tolist(), max_new_tokens=20, sampling=GREEDY, stop_ids=())) == wanted
 
 
 def test_the_same_seed_writes_the_same_and_another_another():
     net = model()
-    first = ids(generate(net, PROMPTS, tokens=16, sampling=DRAWN))
-    assert ids(generate(net, PROMPTS, tokens=16, sampling=DRAWN)) == first
-    assert ids(generate(net, PROMPTS[::-1], tokens=16, sampling=DRAWN)) == first[::-1]
-    assert ids(generate(net, PROMPTS, tokens=16, sampling=Sampling(0.9, 20, 0.95, seed=6))) != first
+    first = ids(generate(net, PROMPTS, max_new_tokens=16, sampling=DRAWN))
+    assert ids(generate(net, PROMPTS, max_new_tokens=16, sampling=DRAWN)) == first
+    assert ids(generate(net, PROMPTS[::-1], max_new_tokens=16, sampling=DRAWN)) == first[::-1]
+    assert ids(generate(net, PROMPTS, max_new_tokens=16, sampling=Sampling(0.9, 20, 0.95, seed=6))) != first
 
 
 def test_samples_of_one_prompt_differ_and_do_not_hang_on_how_many_there_are():
     net = model()
-    three = generate(net, PROMPTS[:2], tokens=10, sampling=DRAWN, samples=3, stop=())
+    three = generate(net, PROMPTS[:2], max_new_tokens=10, sampling=DRAWN, num_samples=3, stop_ids=())
     assert [len(samples) for samples in three] == [3, 3]
     assert len({tuple(text) for text in ids(three)}) == 6
     for prompt, samples in zip(PROMPTS, three, strict=False):
-        two = generate(net, [prompt], tokens=10, sampling=DRAWN, samples=2, stop=())[0]
+        two = generate(net, [prompt], max_new_tokens=10, sampling=DRAWN, num_samples=2, stop_ids=())[0]
         assert [s.ids for s in two] == [s.ids for s in samples[:2]]
         assert samples[0].prompt == prompt
 
 
 def test_a_text_ends_at_a_stop_word_and_the_others_go_on():
     net = model()
-    free = generate(net, PROMPTS, tokens=30, sampling=DRAWN, samples=4, stop=())
+    free = generate(net, PROMPTS, max_new_tokens=30, sampling=DRAWN, num_samples=4, stop_ids=())
     stops = {free[0][0].ids[3], free[1][2].ids[8], free[3][1].ids[0]}
-    stopped = generate(net, PROMPTS, tokens=30, sampling=DRAWN, samples=4, stop=stops)
+    stopped = generate(net, PROMPTS, max_new_tokens=30, sampling=DRAWN, num_samples=4, stop_ids=stops)
     ended = 0
     for whole, cut in zip(ids(free), (s for samples in stopped for s in samples), strict=True):
         first = next((i for i, word in enumerate(whole) if word in stops), None)
@@ -142,7 +142,9 @@ def test_each_word_is_heard_when_it_is_chosen():
         heard.setdefault((prompt, sample), []).append(word)
         order.append((prompt, sample))
 
-    written = generate(model(), PROMPTS[:2], tokens=6, sampling=DRAWN, samples=2, stop=(), heard=hear)
+    written = generate(
+        model(), PROMPTS[:2], max_new_tokens=6, sampling=DRAWN, num_samples=2, stop_ids=(), on_token=hear
+    )
     assert heard == {(p, s): text.ids for p, samples in enumerate(written) for s, text in enumerate(samples)}
     assert order[:4] == [(0, 0), (0, 1), (1, 0), (1, 1)]  # a word of each, then the next
 
@@ -151,13 +153,13 @@ def test_words_that_are_never_to_be_written_are_not():
     net = model()
     never = set(range(0, VOCAB, 2))
     for sampling in (GREEDY, DRAWN, Sampling(2.0), Sampling(top_p=0.9)):
-        written = ids(generate(net, PROMPTS, tokens=12, sampling=sampling, stop=(), never=never))
+        written = ids(generate(net, PROMPTS, max_new_tokens=12, sampling=sampling, stop_ids=(), suppress=never))
         assert not {word for text in written for word in text} & never
 
 
 def test_no_more_words_than_asked_for_and_nothing_left_changed():
     net = model().train()
-    written = generate(net, PROMPTS, tokens=1, stop=())
+    written = generate(net, PROMPTS, max_new_tokens=1, stop_ids=())
     assert [len(text) for text in ids(written)] == [1] * 4
     assert net.training
     assert all(p.requires_grad for p in net.parameters())
@@ -168,42 +170,42 @@ def test_no_more_words_than_asked_for_and_nothing_left_changed():
 def test_a_text_goes_on_beyond_the_last_place(mechanism, sampling):
     """Each text at its own moment, with a cache as without."""
     net = model(mechanism, "learned:length=16")
-    assert places(net) == 16
-    written = generate(net, PROMPTS, tokens=40, sampling=sampling, stop=())
-    assert all(text.slid for samples in written for text in samples)
+    assert max_positions(net) == 16
+    written = generate(net, PROMPTS, max_new_tokens=40, sampling=sampling, stop_ids=())
+    assert all(text.window_moved for samples in written for text in samples)
     for prompt, samples in zip(PROMPTS, written, strict=True):
-        alone = generate(net, [prompt], tokens=40, sampling=sampling, stop=(), cache=False)
+        alone = generate(net, [prompt], max_new_tokens=40, sampling=sampling, stop_ids=(), cache=False)
         assert alone[0][0].ids == samples[0].ids
-    assert not generate(net, PROMPTS[:1], tokens=11, stop=())[0][0].slid
-    assert generate(net, PROMPTS[:1], tokens=13, stop=())[0][0].slid
+    assert not generate(net, PROMPTS[:1], max_new_tokens=11, stop_ids=())[0][0].window_moved
+    assert generate(net, PROMPTS[:1], max_new_tokens=13, stop_ids=())[0][0].window_moved
 
 
 def test_a_long_prompt_is_seen_from_its_window_on():
     net = model("dot", "learned:length=16")
     prompt = [7 + i % 50 for i in range(100)]
-    begin = start(100, 16)
+    begin = window_start(100, 16)
     assert 8 <= 100 - begin <= 16
-    written = generate(net, [prompt], tokens=3, sampling=GREEDY, stop=())[0][0]
-    assert written.slid
-    assert written.ids == ids(generate(net, [prompt[begin:]], tokens=3, sampling=GREEDY, stop=()))[0]
+    written = generate(net, [prompt], max_new_tokens=3, sampling=GREEDY, stop_ids=())[0][0]
+    assert written.window_moved
+    assert written.ids == ids(generate(net, [prompt[begin:]], max_new_tokens=3, sampling=GREEDY, stop_ids=()))[0]
 
 
 def test_what_is_seen_slides_by_half_and_never_exceeds_the_places():
     for most in (1, 2, 7, 16):
-        begins = [start(n, most) for n in range(1, 100)]
+        begins = [window_start(n, most) for n in range(1, 100)]
         assert all(0 < n - begin <= most for n, begin in zip(range(1, 100), begins, strict=True))
         assert all(b - a in (0, (most + 1) // 2) for a, b in itertools.pairwise(begins))
-    assert start(1000, None) == 0
+    assert window_start(1000, None) == 0
 
 
 def test_texts_that_have_ended_do_not_run_out_of_places():
     """The longest ends first and stays in the batch for a while; its places must not be counted on."""
     net = model("dot", "learned:length=24")
     prompts, wild = [[7 + i for i in range(20)], *[[10 + i] for i in range(4)]], Sampling(5.0)
-    free = ids(generate(net, prompts, tokens=8, sampling=wild, stop=()))
+    free = ids(generate(net, prompts, max_new_tokens=8, sampling=wild, stop_ids=()))
     alone = [word for word in free[0][:3] if not any(word in text for text in free[1:])]
     assert alone, "a stop word that ends the first text and no other"
-    written = ids(generate(net, prompts, tokens=8, sampling=wild, stop=alone))
+    written = ids(generate(net, prompts, max_new_tokens=8, sampling=wild, stop_ids=alone))
     assert len(written[0]) < 3
     assert written[1:] == free[1:]
 
@@ -211,11 +213,16 @@ def test_texts_that_have_ended_do_not_run_out_of_places():
 def test_whoever_looks_or_steps_in_is_not_passed_by():
     net = model()
     with record(net) as seen:
-        generate(net, [[7, 8, 9]], tokens=4, sampling=GREEDY, stop=())
-    assert [call.weights.shape[2:] for call in seen.calls_of("layers.0.attention.attend")] == [(3, 3), (1, 4), (1, 5), (1, 6)]
-    plain = ids(generate(net, PROMPTS, tokens=8, sampling=GREEDY, stop=()))
+        generate(net, [[7, 8, 9]], max_new_tokens=4, sampling=GREEDY, stop_ids=())
+    assert [call.weights.shape[2:] for call in seen.calls_of("layers.0.attention.attend")] == [
+        (3, 3),
+        (1, 4),
+        (1, 5),
+        (1, 6),
+    ]
+    plain = ids(generate(net, PROMPTS, max_new_tokens=8, sampling=GREEDY, stop_ids=()))
     with edit(net, "layers.1.attention.attend", ablate([0, 1, 2])):
-        assert ids(generate(net, PROMPTS, tokens=8, sampling=GREEDY, stop=())) != plain
+        assert ids(generate(net, PROMPTS, max_new_tokens=8, sampling=GREEDY, stop_ids=())) != plain
 
 
 @pytest.mark.parametrize(
@@ -223,15 +230,15 @@ def test_whoever_looks_or_steps_in_is_not_passed_by():
     [
         ({"prompts": []}, "no prompt"),
         ({"prompts": [[5], []]}, "empty"),
-        ({"tokens": 0}, "tokens"),
-        ({"samples": 0}, "samples"),
+        ({"max_new_tokens": 0}, "max_new_tokens"),
+        ({"num_samples": 0}, "num_samples"),
         ({"window": 0}, "window"),
         ({"precision": "int3"}, "int3.*float32"),
     ],
 )
 def test_what_cannot_be_done_is_told(given, said):
     with pytest.raises(UserError, match=said):
-        generate(model(), **{"prompts": [[5]], "tokens": 2, **given})
+        generate(model(), **{"prompts": [[5]], "max_new_tokens": 2, **given})
 
 
 def test_another_precision_needs_prepared_weights():
@@ -242,12 +249,12 @@ def test_another_precision_needs_prepared_weights():
 
 def test_a_writer_is_used_again_and_half_the_bytes_write_nearly_the_same():
     net = model()
-    writer = Writer(net)
+    writer = TextGenerator(net)
     for prompts in (PROMPTS, PROMPTS[:1], PROMPTS[1:]):
-        written = writer.write(prompts, tokens=9, sampling=DRAWN)
-        assert ids(written) == ids(generate(net, prompts, tokens=9, sampling=DRAWN))
-    half = Writer(net, precision="float16")
-    texts = [ids(w.write(PROMPTS, tokens=9, sampling=GREEDY, stop=())) for w in (writer, half)]
+        written = writer.generate(prompts, max_new_tokens=9, sampling=DRAWN)
+        assert ids(written) == ids(generate(net, prompts, max_new_tokens=9, sampling=DRAWN))
+    half = TextGenerator(net, precision="float16")
+    texts = [ids(w.generate(PROMPTS, max_new_tokens=9, sampling=GREEDY, stop_ids=())) for w in (writer, half)]
     same = [a == b for x, y in zip(*texts, strict=True) for a, b in zip(x, y, strict=True)]
     assert sum(same) / len(same) > 0.8
 
@@ -258,6 +265,6 @@ def test_a_convolutional_model_writes_too():
     with torch.no_grad():
         for p in net.parameters():
             p.add_(0.3 * torch.randn_like(p))
-    together = ids(generate(net, PROMPTS, tokens=7, sampling=DRAWN, stop=()))
-    assert together == [ids(generate(net, [p], tokens=7, sampling=DRAWN, stop=()))[0] for p in PROMPTS]
+    together = ids(generate(net, PROMPTS, max_new_tokens=7, sampling=DRAWN, stop_ids=()))
+    assert together == [ids(generate(net, [p], max_new_tokens=7, sampling=DRAWN, stop_ids=()))[0] for p in PROMPTS]
     assert len({tuple(text) for text in together}) == 4

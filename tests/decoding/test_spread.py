@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from regard.decoding import Beam, Interpreter
-from regard.decoding.threads import spread
-from regard.decoding.translation import LEAST, shared
+from regard.decoding import BatchTranslator, BeamSearch
+from regard.decoding.threads import run_in_threads
+from regard.decoding.translation import MIN_THREAD_ROWS, split_batches
 from regard.models import transformer
 
 
@@ -25,10 +25,10 @@ def test_each_part_is_made_once_alone_on_its_core(two_threads):
         return 10 * part, torch.get_num_threads(), torch.is_inference_mode_enabled()
 
     with torch.inference_mode():
-        found = dict(spread(work, [3, 1, 4, 1, 5]))
+        found = dict(run_in_threads(work, [3, 1, 4, 1, 5]))
     assert found == {i: (10 * part, 1, True) for i, part in enumerate([3, 1, 4, 1, 5])}
     assert torch.get_num_threads() == 2
-    assert dict(spread(work, [7])) == {0: (70, 2, False)}  # one part has all cores
+    assert dict(run_in_threads(work, [7])) == {0: (70, 2, False)}  # one part has all cores
 
 
 def test_an_error_in_a_part_is_heard_and_the_rest_is_left(two_threads):
@@ -41,18 +41,18 @@ def test_an_error_in_a_part_is_heard_and_the_rest_is_left(two_threads):
         return part
 
     with pytest.raises(ValueError, match="no such word"):
-        list(spread(work, list(range(1000))))
+        list(run_in_threads(work, list(range(1000))))
     assert len(begun) < 1000
     assert torch.get_num_threads() == 2
 
 
 def test_few_rows_are_not_dealt_out():
     rows = np.arange(16)
-    halves = shared([rows], 2, 5)
+    halves = split_batches([rows], 2, 5)
     assert [half.tolist() for half in halves] == [rows[::2].tolist(), rows[1::2].tolist()]
-    assert len(shared([np.arange(2)], 2, 5)) == 1
-    assert len(shared([np.arange(LEAST)], 4, 1)) == 1
-    assert len(shared([rows, rows], 2, 5)) == 2
+    assert len(split_batches([np.arange(2)], 2, 5)) == 1
+    assert len(split_batches([np.arange(MIN_THREAD_ROWS)], 4, 1)) == 1
+    assert len(split_batches([rows, rows], 2, 5)) == 2
 
 
 @pytest.mark.parametrize("count", [1, 16, 70])
@@ -65,9 +65,13 @@ def test_translations_do_not_hang_on_threads(two_threads, count: int):
     draw = np.random.default_rng(1)
     sources = [[*draw.integers(6, 101, draw.integers(1, 30)).tolist(), 3] for _ in range(count)]
     told: list[int] = []
-    made = [Interpreter(model).write(sources, how=Beam(3), limit=12, room=512, told=told.append)]
+    made = [
+        BatchTranslator(model).translate(
+            sources, strategy=BeamSearch(3), max_length=12, batch_tokens=512, on_progress=told.append
+        )
+    ]
     assert sum(told) == count
     torch.set_num_threads(1)
-    made.append(Interpreter(model).write(sources, how=Beam(3), limit=12, room=512))
+    made.append(BatchTranslator(model).translate(sources, strategy=BeamSearch(3), max_length=12, batch_tokens=512))
     two, one = ([[said.ids for said in each] for each in found] for found in made)
     assert two == one

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from regard.decoding import GREEDY, Beam, Interpreter, Sampling
+from regard.decoding import GREEDY, BatchTranslator, BeamSearch, Sampling
 from regard.decoding import beam_search as beams
-from regard.decoding.seq2seq_decoders import Prepared, Recurrent, Remembered
+from regard.decoding.seq2seq_decoders import CachedSeq2SeqDecoder, OptimizedSeq2SeqDecoder, RecurrentSeq2SeqDecoder
 from regard.errors import UserError
 from regard.inspect import record
 from regard.models import gpt, marian, rnn_translator, transformer
@@ -46,9 +46,16 @@ MODELS = {
     "relative": lambda: two_sided(mechanism="relative", positions="none"),
     "marian": lambda: shaken(marian.Marian(marian.MarianConfig(V, 16, 24, 2, 2, 2))),
     "rnn": lambda: shaken(rnn_translator.RNNTranslatorConfig(dim=10, hidden=14).build(V)),
-    "fed": lambda: shaken(rnn_translator.RNNTranslatorConfig(dim=10, hidden=14, input_feeding=True, cell="lstm", layers=2).build(V)),
+    "fed": lambda: shaken(
+        rnn_translator.RNNTranslatorConfig(dim=10, hidden=14, input_feeding=True, cell="lstm", layers=2).build(V)
+    ),
 }
-WAYS = {"additive": Remembered, "relative": Remembered, "rnn": Recurrent, "fed": Recurrent}
+WAYS = {
+    "additive": CachedSeq2SeqDecoder,
+    "relative": CachedSeq2SeqDecoder,
+    "rnn": RecurrentSeq2SeqDecoder,
+    "fed": RecurrentSeq2SeqDecoder,
+}
 
 
 @cache
@@ -59,7 +66,7 @@ def made(name):
     for likely in np.arange(-5.0, 5.5, 0.5):
         with torch.no_grad():
             model.bias[EOS] = likely
-        found = Interpreter(model).write(SOURCES, how=Beam(1), limit=8)
+        found = BatchTranslator(model).translate(SOURCES, strategy=BeamSearch(1), max_length=8)
         lengths[likely] = len({len(said[0].ids) for said in found if said[0].ended})
     with torch.no_grad():
         model.bias[EOS] = max(lengths, key=lengths.__getitem__)
@@ -95,17 +102,17 @@ def by_hand(model, source, limit):
 @pytest.mark.parametrize("name", MODELS)
 def test_one_beam_is_greedy_and_is_what_the_whole_model_says(name):
     model = made(name)
-    writer = Interpreter(model)
-    assert type(writer._way) is WAYS.get(name, Prepared)
-    found = writer.write(SOURCES, how=Beam(1), limit=12)
-    drawn = writer.write(SOURCES, how=GREEDY, limit=12)
+    writer = BatchTranslator(model)
+    assert type(writer._decoder) is WAYS.get(name, OptimizedSeq2SeqDecoder)
+    found = writer.translate(SOURCES, strategy=BeamSearch(1), max_length=12)
+    drawn = writer.translate(SOURCES, strategy=GREEDY, max_length=12)
     assert any(said[0].ended for said in found)
     for source, said, other in zip(SOURCES, found, drawn, strict=True):
         words, ended = by_hand(model, source, 12)
         assert said[0].ids == words
         assert said[0].ended == ended
         assert other[0].ids == words
-        assert other[0].logp == pytest.approx(said[0].logp, abs=1e-4)
+        assert other[0].log_prob == pytest.approx(said[0].log_prob, abs=1e-4)
 
 
 def slow_beam(model, source, w, limit, alpha):
@@ -133,7 +140,7 @@ def slow_beam(model, source, w, limit, alpha):
 def test_beams_are_those_of_a_plain_search(name):
     model, moved = made(name), False
     for alpha, part in ((0.0, slice(0, None, 3)), (1.0, slice(1, None, 3))):
-        found = Interpreter(model).write(SOURCES, how=Beam(4, alpha, best=3), limit=6)
+        found = BatchTranslator(model).translate(SOURCES, strategy=BeamSearch(4, alpha, num_hypotheses=3), max_length=6)
         for source, several in zip(SOURCES[part], found[part], strict=True):
             wanted = slow_beam(model, source, 4, 6, alpha)
             assert [said.ids for said in several] == [words for _, words, _ in wanted[:3]]
@@ -146,25 +153,25 @@ def test_beams_are_those_of_a_plain_search(name):
 
 @pytest.mark.parametrize("name", ["transformer", "alibi", "additive", "fed"])
 def test_alone_is_as_in_a_batch_of_many(name):
-    writer = Interpreter(made(name))
-    for how in (Beam(5), Sampling(1.0, seed=3), Sampling(0.7, top_k=9, seed=3)):
-        together = writer.write(SOURCES, how=how, limit=lambda n: n + 4)
+    writer = BatchTranslator(made(name))
+    for how in (BeamSearch(5), Sampling(1.0, seed=3), Sampling(0.7, top_k=9, seed=3)):
+        together = writer.translate(SOURCES, strategy=how, max_length=lambda n: n + 4)
         for source, said in zip(SOURCES, together, strict=True):
-            alone = writer.write([source], how=how, limit=lambda n: n + 4)[0]
+            alone = writer.translate([source], strategy=how, max_length=lambda n: n + 4)[0]
             assert alone[0].ids == said[0].ids
             assert alone[0].score == pytest.approx(said[0].score, abs=1e-4)
 
 
 def test_finished_sentences_are_dropped_and_many_batches_come_back_in_order(monkeypatch):
     model, dropped = made("transformer"), []
-    writer = Interpreter(model)
-    select = Prepared.select
+    writer = BatchTranslator(model)
+    select = OptimizedSeq2SeqDecoder.select
     counted = lambda way, rows: (dropped.append(len(rows)), select(way, rows))[1]  # noqa: E731
-    monkeypatch.setattr(Prepared, "select", counted)
-    whole = writer.write(SOURCES, how=Beam(3), limit=20)
+    monkeypatch.setattr(OptimizedSeq2SeqDecoder, "select", counted)
+    whole = writer.translate(SOURCES, strategy=BeamSearch(3), max_length=20)
     assert dropped
     told = []
-    small = writer.write(SOURCES, how=Beam(3), limit=20, room=12, told=told.append)
+    small = writer.translate(SOURCES, strategy=BeamSearch(3), max_length=20, batch_tokens=12, on_progress=told.append)
     assert sum(told) == len(SOURCES)
     assert len(told) > 3
     assert [s[0].ids for s in small] == [s[0].ids for s in whole]
@@ -175,7 +182,7 @@ def test_the_likeliest_ways_to_go_on_are_those_of_a_sort():
     for b, w, blocks, k in ((1, 1, 1, 2), (3, 5, 7, 10), (2, 4, 1, 8)):
         logits, scores = torch.randn(b, w, 64 * blocks), torch.randn(b, w)
         logits[..., -9:] = -torch.inf
-        values, parents, words = beams.candidates(logits, scores.numpy(), k)
+        values, parents, words = beams.top_candidates(logits, scores.numpy(), k)
         whole = (logits.log_softmax(-1) + scores[..., None]).flatten(1)
         wanted = whole.sort(descending=True)
         np.testing.assert_allclose(values, wanted.values[:, :k].numpy(), rtol=1e-5)
@@ -184,7 +191,9 @@ def test_the_likeliest_ways_to_go_on_are_those_of_a_sort():
 
 def test_few_words_are_no_trouble_for_many_beams():
     model = shaken(transformer.Transformer(transformer.TransformerConfig(8, 16, 24, 1, 1, 2)))
-    found = Interpreter(model, never=[0, 1, 2, 4, 5]).write([[6, 7, 3]], how=Beam(12, best=6), limit=4)[0]
+    found = BatchTranslator(model, suppress=[0, 1, 2, 4, 5]).translate(
+        [[6, 7, 3]], strategy=BeamSearch(12, num_hypotheses=6), max_length=4
+    )[0]
     assert len({tuple(said.ids) for said in found}) == 6
     assert all(word in (6, 7) for said in found for word in said.ids)
     lengths = itertools.pairwise([said.score for said in found if said.ended])
@@ -193,8 +202,12 @@ def test_few_words_are_no_trouble_for_many_beams():
 
 def test_words_that_are_never_to_be_said_are_not():
     model = two_sided()
-    first = {said[0].ids[0] for said in Interpreter(model).write(SOURCES, how=Beam(2), limit=6) if said[0].ids}
-    again = Interpreter(model, never=first).write(SOURCES, how=Beam(2), limit=6)
+    first = {
+        said[0].ids[0]
+        for said in BatchTranslator(model).translate(SOURCES, strategy=BeamSearch(2), max_length=6)
+        if said[0].ids
+    }
+    again = BatchTranslator(model, suppress=first).translate(SOURCES, strategy=BeamSearch(2), max_length=6)
     assert not first & {word for said in again for word in said[0].ids}
     with torch.no_grad():
         assert torch.isfinite(model.bias).all()  # the model itself is left as it was
@@ -202,10 +215,10 @@ def test_words_that_are_never_to_be_said_are_not():
 
 def test_a_watched_model_says_the_same_and_is_seen():
     model = two_sided()
-    writer = Interpreter(model)
-    plain = writer.write(SOURCES[:2], how=Beam(3), limit=6)
+    writer = BatchTranslator(model)
+    plain = writer.translate(SOURCES[:2], strategy=BeamSearch(3), max_length=6)
     with record(model, "decoder.*.cross_attention.attend") as seen:
-        watched = writer.write(SOURCES[:2], how=Beam(3), limit=6)
+        watched = writer.translate(SOURCES[:2], strategy=BeamSearch(3), max_length=6)
     assert [s[0].ids for s in plain] == [s[0].ids for s in watched]
     assert len(seen) > 2
 
@@ -213,24 +226,26 @@ def test_a_watched_model_says_the_same_and_is_seen():
 @pytest.mark.parametrize("precision", ["float16", "int8"])
 def test_rounded_weights_say_nearly_the_same(precision):
     model = two_sided()
-    exact = Interpreter(model, never=[9]).write(SOURCES, how=Beam(3), limit=4)
-    rounded = Interpreter(model, never=[9], precision=precision).write(SOURCES, how=Beam(3), limit=4)
+    exact = BatchTranslator(model, suppress=[9]).translate(SOURCES, strategy=BeamSearch(3), max_length=4)
+    rounded = BatchTranslator(model, suppress=[9], precision=precision).translate(
+        SOURCES, strategy=BeamSearch(3), max_length=4
+    )
     pairs = [(a[0].score, b[0].score) for a, b in zip(exact, rounded, strict=True)]
     assert max(abs(a - b) for a, b in pairs) < (0.01 if precision == "float16" else 0.3)
     assert sum(a[0].ids[:1] == b[0].ids[:1] for a, b in zip(exact, rounded, strict=True)) >= len(SOURCES) - 3
-    with pytest.raises(UserError, match="leave the precision out"):
-        Interpreter(MODELS["rnn"](), precision="float16")
+    with pytest.raises(UserError, match="Use float32"):
+        BatchTranslator(MODELS["rnn"](), precision="float16")
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Beam(0), "1 beam or more"),
-        (lambda: Beam(2, best=3), "from 1 to 2"),
-        (lambda: Beam(alpha=-1.0), "0 or above"),
-        (lambda: Interpreter(two_sided()).write([[]]), "empty"),
-        (lambda: Interpreter(two_sided()).write([[3]], limit=0), "at least 1 word"),
-        (lambda: Interpreter(gpt.GPT(gpt.GPTConfig(V, 8, 1, 1))), "no model of two sides"),
+        (lambda: BeamSearch(0), "at least 1"),
+        (lambda: BeamSearch(2, num_hypotheses=3), "between 1 and the beam size 2"),
+        (lambda: BeamSearch(alpha=-1.0), "at least 0"),
+        (lambda: BatchTranslator(two_sided()).translate([[]]), "empty"),
+        (lambda: BatchTranslator(two_sided()).translate([[3]], max_length=0), "at least 1"),
+        (lambda: BatchTranslator(gpt.GPT(gpt.GPTConfig(V, 8, 1, 1))), "not an encoder-decoder"),
     ],
 )
 def test_what_cannot_be_meant_is_said(call, message):

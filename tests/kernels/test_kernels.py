@@ -55,7 +55,7 @@ def test_new_places_are_written_and_seen_along_a_path(b: int, h: int, w: int, pa
     before, n = both.clone(), min(past, 4) + 1
     path = torch.stack([torch.randperm(past, generator=draw)[: n - 1] for _ in range(b * w)]).view(b, w, -1)
     path = torch.cat((path, (past + torch.arange(w)).expand(b, w)[..., None]), 2).int()
-    found = kernels.attend_own(qkv, both, past, path)
+    found = kernels.append_and_attend(qkv, both, past, path)
     q, new_keys, new_values = qkv.view(b, w, 3, h, d).permute(2, 0, 3, 1, 4)
     assert torch.equal(both[:, :, :, :past], before[:, :, :, :past])
     assert torch.equal(both[0, :, :, past : past + w], new_keys)
@@ -99,7 +99,7 @@ def test_rows_times_a_weight(
     was = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        product = kernels.Product(weight, bias, relu, kept)
+        product = kernels.KernelLinear(weight, bias, relu, kept)
         found, alone = product(x), product(x[rows // 2 : rows // 2 + 1])
     finally:
         torch.set_num_threads(was)
@@ -107,7 +107,9 @@ def test_rows_times_a_weight(
     torch.testing.assert_close(found, wanted.relu() if relu else wanted, atol=1e-4, rtol=1e-4)
 
 
-eight = pytest.mark.skipif(not kernels.rounds(torch.zeros(1)), reason="no kernel for eight bits on this processor")
+eight = pytest.mark.skipif(
+    not kernels.can_multiply_int8(torch.zeros(1)), reason="no kernel for eight bits on this processor"
+)
 
 
 @eight
@@ -131,8 +133,8 @@ def test_rows_and_a_weight_of_eight_bits(
     was = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        found = kernels.Rounded(weight, bias, relu)(x)
-        alone = kernels.Rounded(weight, bias, relu)(x[-1:])
+        found = kernels.Int8KernelLinear(weight, bias, relu)(x)
+        alone = kernels.Int8KernelLinear(weight, bias, relu)(x[-1:])
     finally:
         torch.set_num_threads(was)
     # A number in the middle of two steps may go either way.
@@ -143,10 +145,12 @@ def test_rows_and_a_weight_of_eight_bits(
 
 @eight
 def test_eight_bits_of_nothing_and_of_no_number():
-    product = kernels.Rounded(torch.zeros(3, 5), torch.tensor([0.0, 1.0, -torch.inf]))
+    product = kernels.Int8KernelLinear(torch.zeros(3, 5), torch.tensor([0.0, 1.0, -torch.inf]))
     assert product(torch.ones(2, 5)).tolist() == [[0.0, 1.0, -torch.inf]] * 2
     assert product(torch.zeros(1, 5)).tolist() == [[0.0, 1.0, -torch.inf]]
-    bad = kernels.Rounded(torch.ones(3, 2), None)(torch.tensor([[float("nan"), 1.0], [1.0, float("inf")], [1.0, 2.0]]))
+    bad = kernels.Int8KernelLinear(torch.ones(3, 2), None)(
+        torch.tensor([[float("nan"), 1.0], [1.0, float("inf")], [1.0, 2.0]])
+    )
     assert bad.isnan().all(1).tolist() == [True, True, False]
 
 
@@ -169,7 +173,7 @@ def test_the_likeliest_words(b: int, w: int, vocab: int, k: int, seed: int):
     logits[..., random.integers(vocab)] = -torch.inf
     scores = random.normal(0, 2, (b, w)).astype(np.float32)
     scores[random.random((b, w)) < 0.2] = -np.inf
-    values, parents, words = kernels.likeliest(logits, scores, k)
+    values, parents, words = kernels.top_candidates(logits, scores, k)
     chances = logits.double().log_softmax(-1).nan_to_num(nan=-torch.inf, neginf=-torch.inf).numpy() + scores[..., None]
     for i in range(b):
         wanted = np.sort(chances[i].reshape(-1))[::-1][:k]
@@ -195,7 +199,7 @@ def test_wrong_arguments_are_refused():
 
 
 def test_without_the_kernels_torch_says_the_same(monkeypatch: pytest.MonkeyPatch):
-    from regard.decoding import Beam, Interpreter, Writer
+    from regard.decoding import BatchTranslator, BeamSearch, TextGenerator
     from regard.models import gpt, transformer
 
     torch.manual_seed(0)
@@ -206,54 +210,54 @@ def test_without_the_kernels_torch_says_the_same(monkeypatch: pytest.MonkeyPatch
             p.add_(0.2 * torch.randn_like(p))
 
     def said() -> tuple[object, object]:
-        written = Writer(text).write([[7, 8, 9], [10]], tokens=20, stop=())
-        spoken = Interpreter(pair).write([[7, 8, 9, 3], [10, 3]], how=Beam(4), limit=30)
+        written = TextGenerator(text).generate([[7, 8, 9], [10]], max_new_tokens=20, stop_ids=())
+        spoken = BatchTranslator(pair).translate([[7, 8, 9, 3], [10, 3]], strategy=BeamSearch(4), max_length=30)
         return [one[0].ids for one in written], [one[0].ids for one in spoken]
 
     with_kernels = said()
-    monkeypatch.setenv(kernels.OFF, "1")
-    assert not kernels.ready(torch.zeros(1))
+    monkeypatch.setenv(kernels.TORCH_ONLY, "1")
+    assert not kernels.can_use_kernels(torch.zeros(1))
     assert said() == with_kernels
 
 
 def test_what_is_not_float32_is_refused_or_left_to_torch():
-    from regard.decoding.optimized_blocks import prepared_norm
+    from regard.decoding.optimized_blocks import build_norm
 
     with pytest.raises(TypeError, match="take float32, and were given"):
-        kernels.Product(torch.zeros(2, 3).double(), None)
+        kernels.KernelLinear(torch.zeros(2, 3).double(), None)
     with pytest.raises(TypeError, match="take float32, and were given"):
-        kernels.Product(torch.zeros(2, 3), None)(torch.zeros(1, 3).double())
+        kernels.KernelLinear(torch.zeros(2, 3), None)(torch.zeros(1, 3).double())
     norm = torch.nn.LayerNorm(4)
     x = torch.randn(2, 4, dtype=torch.bfloat16)
-    whole, _ = prepared_norm(torch.nn.LayerNorm(4).bfloat16())(x, x)
+    whole, _ = build_norm(torch.nn.LayerNorm(4).bfloat16())(x, x)
     assert torch.equal(whole, x + x)
-    assert prepared_norm(norm)(x.float(), None)[1].dtype == torch.float32
+    assert build_norm(norm)(x.float(), None)[1].dtype == torch.float32
 
 
 def test_no_number_stays_none():
     bad = torch.tensor([[float("nan"), 1.0]])
-    assert kernels.Product(torch.ones(3, 2), None, True)(bad).isnan().all()
+    assert kernels.KernelLinear(torch.ones(3, 2), None, True)(bad).isnan().all()
     assert kernels.attend(bad[None, None], torch.ones(1, 1, 5, 2), torch.ones(1, 1, 5, 2)).isnan().all()
     assert kernels.add_norm(bad, None, torch.ones(2), torch.zeros(2), 1e-5)[1].isnan().all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_torchs_default_type_is_not_the_models(dtype: torch.dtype):
-    from regard.decoding import Writer
+    from regard.decoding import TextGenerator
     from regard.models import gpt
 
     torch.manual_seed(0)
     model = gpt.GPT(gpt.GPTConfig(67, 44, 2, 4)).eval()
-    wanted = Writer(model).write([[7, 8, 9]], tokens=12, stop=())[0][0].ids
+    wanted = TextGenerator(model).generate([[7, 8, 9]], max_new_tokens=12, stop_ids=())[0][0].ids
     torch.set_default_dtype(dtype)
     try:
-        assert Writer(model).write([[7, 8, 9]], tokens=12, stop=())[0][0].ids == wanted
+        assert TextGenerator(model).generate([[7, 8, 9]], max_new_tokens=12, stop_ids=())[0][0].ids == wanted
     finally:
         torch.set_default_dtype(torch.float32)
 
 
 def test_under_autocast_it_writes_as_without():
-    from regard.decoding import Beam, Interpreter, Writer
+    from regard.decoding import BatchTranslator, BeamSearch, TextGenerator
     from regard.models import gpt, transformer
 
     torch.manual_seed(0)
@@ -261,8 +265,8 @@ def test_under_autocast_it_writes_as_without():
     pair = transformer.Transformer(transformer.TransformerConfig(67, 44, 29, 2, 2, 4)).eval()
 
     def said() -> tuple[list[int], list[int]]:
-        written = Writer(text).write([[7, 8, 9]], tokens=12, stop=())[0][0].ids
-        return written, Interpreter(pair).write([[7, 8, 3]], how=Beam(3), limit=9)[0][0].ids
+        written = TextGenerator(text).generate([[7, 8, 9]], max_new_tokens=12, stop_ids=())[0][0].ids
+        return written, BatchTranslator(pair).translate([[7, 8, 3]], strategy=BeamSearch(3), max_length=9)[0][0].ids
 
     wanted = said()
     with torch.autocast("cpu", dtype=torch.bfloat16):

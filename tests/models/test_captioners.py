@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 
 from regard.attention.token_positions import Grid
-from regard.decoding import Beam, Sampling
-from regard.decoding.caption_decoder import Describer
+from regard.decoding import BeamSearch, Sampling
+from regard.decoding.caption_decoder import CaptionGenerator
 from regard.errors import UserError
 from regard.inspect import record
 from regard.layers.conv_backbone import ConvBackbone
@@ -62,7 +62,7 @@ def test_several_captions_of_a_picture_are_as_if_each_were_alone(kind):
             )
         places = torch.tensor([0, 7, 29])
         torch.testing.assert_close(
-            model(seen, ids, places=places), together.flatten(0, 1)[places], atol=1e-5, rtol=1e-4
+            model(seen, ids, logits_at=places), together.flatten(0, 1)[places], atol=1e-5, rtol=1e-4
         )
 
 
@@ -131,7 +131,7 @@ def test_beams_say_what_is_likeliest(kind):
     model, seen = made(kind), pictures(3)
     with torch.no_grad():
         model.bias[:] = torch.randn(23, generator=torch.Generator().manual_seed(4))
-    found = Describer(model, never=[0, 1, 2, 4, 5]).write(seen.numpy(), how=Beam(1), limit=6)
+    found = CaptionGenerator(model, suppress=[0, 1, 2, 4, 5]).generate(seen.numpy(), strategy=BeamSearch(1), max_length=6)
     for i, said in enumerate(found):
         ids, logp = [2], 0.0
         with torch.no_grad():
@@ -144,17 +144,17 @@ def test_beams_say_what_is_likeliest(kind):
                 if word == 3 or len(ids) == 7:
                     break
         assert said[0].ids == [w for w in ids[1:] if w != 3]
-        assert said[0].logp == pytest.approx(logp, abs=1e-4)
-    wide = Describer(model, never=[0, 1, 2, 4, 5]).write(seen.numpy(), how=Beam(4, alpha=0.0), limit=6)
-    assert all(b[0].logp >= g[0].logp - 1e-5 for b, g in zip(wide, found, strict=True) if b[0].ended == g[0].ended)
+        assert said[0].log_prob == pytest.approx(logp, abs=1e-4)
+    wide = CaptionGenerator(model, suppress=[0, 1, 2, 4, 5]).generate(seen.numpy(), strategy=BeamSearch(4, alpha=0.0), max_length=6)
+    assert all(b[0].log_prob >= g[0].log_prob - 1e-5 for b, g in zip(wide, found, strict=True) if b[0].ended == g[0].ended)
 
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_drawn_captions_do_not_hang_on_the_batch(kind):
     model, seen = made(kind), pictures(3).numpy()
     how = Sampling(1.0, seed=5)
-    together = Describer(model).write(seen, how=how, limit=6)
-    assert together[0][0].ids == Describer(model).write(seen[:1], how=how, limit=6)[0][0].ids
+    together = CaptionGenerator(model).generate(seen, strategy=how, max_length=6)
+    assert together[0][0].ids == CaptionGenerator(model).generate(seen[:1], strategy=how, max_length=6)[0][0].ids
 
 
 def test_the_eye_does_not_see_the_other_pictures():

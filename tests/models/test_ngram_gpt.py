@@ -9,7 +9,7 @@ import torch
 
 import regard
 from regard.decoding import GREEDY, generate
-from regard.decoding.causal_decoders import Anew, Prepared, Remembered, walker
+from regard.decoding.causal_decoders import CachedDecoder, OptimizedDecoder, UncachedDecoder, build_causal_decoder
 from regard.errors import UserError
 from regard.layers.ngram_embedding import NGramEmbedding
 from regard.models import ngram_gpt
@@ -19,7 +19,7 @@ VOCAB = 23
 
 def net(**more) -> ngram_gpt.NGramGPT:
     torch.manual_seed(0)
-    made = ngram_gpt.NGramGPTConfig(dim=24, layers=2, heads=2, ngrams=3, table=600, **more).build(VOCAB)
+    made = ngram_gpt.NGramGPTConfig(dim=24, layers=2, heads=2, ngrams=3, table_size=600, **more).build(VOCAB)
     with torch.no_grad():
         for p in made.parameters():
             p.add_(0.3 * torch.randn_like(p))
@@ -27,7 +27,7 @@ def net(**more) -> ngram_gpt.NGramGPT:
 
 
 def test_the_sum_over_pairs_and_triples_by_hand():
-    layer = NGramEmbedding(VOCAB, 5, most=3, table=VOCAB**3)  # each has a row of its own
+    layer = NGramEmbedding(VOCAB, 5, most=3, table_size=VOCAB**3)  # each has a row of its own
     with torch.no_grad():
         for table in layer.tables:
             torch.nn.init.normal_(table.weight)
@@ -42,7 +42,7 @@ def test_the_sum_over_pairs_and_triples_by_hand():
 
 @pytest.mark.parametrize("table", [2, 97, 10_000])
 def test_buckets_lie_in_the_table_and_are_filled_evenly(table: int):
-    layer = NGramEmbedding(50_000, 1, most=4, table=table)
+    layer = NGramEmbedding(50_000, 1, most=4, table_size=table)
     ids = torch.randint(0, 50_000, (64, 512), generator=torch.Generator().manual_seed(0))
     used = torch.zeros(table)
 
@@ -59,7 +59,7 @@ def test_buckets_lie_in_the_table_and_are_filled_evenly(table: int):
 def test_it_starts_as_the_plain_gpt():
     made = ngram_gpt.NGramGPTConfig(dim=24, layers=2, heads=2).build(VOCAB)
     ids = torch.randint(6, VOCAB, (2, 9))
-    torch.testing.assert_close(made.words(ids), made.embed(ids))
+    torch.testing.assert_close(made.embed_tokens(ids), made.embed(ids))
 
 
 @torch.inference_mode()
@@ -87,8 +87,8 @@ def test_no_word_is_seen_before_its_turn():
 @torch.inference_mode()
 def test_all_ways_through_it_give_the_same_logits():
     made = net()
-    ways = [Anew(made), Remembered(made), walker(made)]
-    assert isinstance(ways[2], Prepared)
+    ways = [UncachedDecoder(made), CachedDecoder(made), build_causal_decoder(made)]
+    assert isinstance(ways[2], OptimizedDecoder)
     for texts in ([[7, 8, 9, 10], [12], [13, 14]], [[9, 8, 7], [6, 7, 8]]):
         words = torch.tensor([[11, 12, 13][: len(texts)], [7, 9, 8][: len(texts)]])
         rows, seen = torch.tensor([1, 0, 1]), []
@@ -98,8 +98,8 @@ def test_all_ways_through_it_give_the_same_logits():
             seen.append(torch.cat(out + [way.step(w[rows]) for w in words]))
         torch.testing.assert_close(seen[1], seen[0], atol=2e-4, rtol=1e-4)
         torch.testing.assert_close(seen[2], seen[0], atol=2e-4, rtol=1e-4)
-    alone = [generate(made, [p], tokens=6, sampling=GREEDY, stop=())[0][0].ids for p in ([7, 8, 9], [12])]
-    both = generate(made, [[7, 8, 9], [12]], tokens=6, sampling=GREEDY, stop=())
+    alone = [generate(made, [p], max_new_tokens=6, sampling=GREEDY, stop_ids=())[0][0].ids for p in ([7, 8, 9], [12])]
+    both = generate(made, [[7, 8, 9], [12]], max_new_tokens=6, sampling=GREEDY, stop_ids=())
     assert [samples[0].ids for samples in both] == alone
 
 
@@ -108,7 +108,7 @@ def test_triples_are_learnt_at_once(tmp_path: Path):
     (tmp_path / "text.txt").write_text("abcadbacdb" * 400)
     settings = {
         "model": {"dim": 16, "layers": 1, "heads": 1, "ngrams": 3, "table": 2000, "mechanism": "local:window=1"},
-        "data": {"block": 20, "batch_tokens": 320},
+        "data": {"block_size": 20, "batch_tokens": 320},
         "tokenizer": {"kind": "chars"},
         "train": {"steps": 60, "lr": 0.02},
     }
@@ -121,7 +121,7 @@ def test_triples_are_learnt_at_once(tmp_path: Path):
 
 @torch.inference_mode()
 def test_an_adaptive_head_gives_chances_and_the_same_loss_by_the_short_way():
-    made, ids = net(cuts=(9, 15)), torch.randint(6, VOCAB, (2, 8))
+    made, ids = net(cutoffs=(9, 15)), torch.randint(6, VOCAB, (2, 8))
     logits = made(ids)
     torch.testing.assert_close(logits.exp().sum(-1), torch.ones(2, 8))
     targets = torch.randint(6, VOCAB, (2, 8))
@@ -133,16 +133,16 @@ def test_an_adaptive_head_gives_chances_and_the_same_loss_by_the_short_way():
         torch.nn.functional.cross_entropy(whole(ids).flatten(0, 1), targets.flatten(), reduction="sum"),
     )
     at = torch.tensor([3, 9])
-    torch.testing.assert_close(made(ids, places=at), logits.flatten(0, 1)[at])
-    way = walker(made)
+    torch.testing.assert_close(made(ids, logits_at=at), logits.flatten(0, 1)[at])
+    way = build_causal_decoder(made)
     torch.testing.assert_close(way.read(ids.tolist(), 2), logits[:, -1], atol=1e-5, rtol=1e-5)
 
 
 def test_an_adaptive_head_is_trained_and_measured(tmp_path: Path):
     (tmp_path / "text.txt").write_text("one two three four five six\n" * 300)
     settings = {
-        "model": {"dim": 16, "layers": 1, "heads": 1, "ngrams": 2, "cuts": [8, 10]},
-        "data": {"block": 14, "batch_tokens": 140},
+        "model": {"dim": 16, "layers": 1, "heads": 1, "ngrams": 2, "cutoffs": [8, 10]},
+        "data": {"block_size": 14, "batch_tokens": 140},
         "tokenizer": {"kind": "spaces"},
         "train": {"steps": 60, "lr": 0.02, "optimizer": "muon"},
     }
@@ -157,10 +157,10 @@ def test_an_adaptive_head_is_trained_and_measured(tmp_path: Path):
 
 def test_what_cannot_be_meant():
     with pytest.raises(UserError, match="must rise"):
-        ngram_gpt.NGramGPTConfig(cuts=(15, 9)).build(VOCAB)
+        ngram_gpt.NGramGPTConfig(cutoffs=(15, 9)).build(VOCAB)
     with pytest.raises(UserError, match="vocabulary of 23"):
-        ngram_gpt.NGramGPTConfig(cuts=(9, 99)).build(VOCAB)
+        ngram_gpt.NGramGPTConfig(cutoffs=(9, 99)).build(VOCAB)
     with pytest.raises(UserError, match="ngrams=1"):
         ngram_gpt.NGramGPTConfig(ngrams=1).build(VOCAB)
     with pytest.raises(UserError, match="table"):
-        ngram_gpt.NGramGPTConfig(table=0).build(VOCAB)
+        ngram_gpt.NGramGPTConfig(table_size=0).build(VOCAB)

@@ -21,7 +21,7 @@ WORDS = {"dog": "Hund", "cat": "Katze", "house": "Haus", "red": "rot", "old": "a
 QUIET = {"progress": False}
 SMALL = {
     "model": {"dim": 32, "hidden": 48, "layers": 2, "heads": 2, "dropout": 0.0},
-    "tokenizer": {"vocab": 300},
+    "tokenizer": {"vocab_size": 300},
     "train": {"lr": 0.005},
 }
 RNN = {"model": {"dim": 32, "hidden": 48, "dropout": 0.0}, "train": {"lr": 0.01}}
@@ -46,7 +46,7 @@ def learnt(tmp_path_factory):
         ("rnn", RNN, {"model": "rnn"}),
         ("fed", {**RNN, "model": {**RNN["model"], "input_feeding": True, "mechanism": "bilinear"}}, {"model": "rnn"}),
     ):
-        settings = {**settings, "data": {"batch_tokens": 256}, "smoothing": 0.0, "tokenizer": {"kind": "spaces"}}
+        settings = {**settings, "data": {"batch_tokens": 256}, "label_smoothing": 0.0, "tokenizer": {"kind": "spaces"}}
         made[name] = regard.train("translate", files, epochs=12, settings=settings, out=folder / name, **how, **QUIET)
     return made
 
@@ -79,21 +79,21 @@ def test_a_run_loads_as_it_was(learnt, name):
 def test_attention_is_that_of_the_steps_along_the_chosen_beam(learnt, name):
     """The translation given whole has the weights that its steps had, row t for word t + 1."""
     run = learnt[name]
-    source, _ = encode(["old cat sees a house"], run.words, 100)
-    target = run.interpreter().write(source, limit=20)[0][0].ids
+    source, _ = encode(["old cat sees a house"], run.tokenizer, 100)
+    target = run.batch_translator().translate(source, max_length=20)[0][0].ids
     whole = attention(run, source, [target])[0]
     from regard.inspect import record
 
     for site, weights in whole.items():
-        with torch.no_grad(), record(run.net, site) as seen:
+        with torch.no_grad(), record(run.model, site) as seen:
             if name == "fed":
-                memory, state = run.net.read(run.net.encode(torch.tensor(source)))
+                memory, state = run.model.project_source(run.model.encode(torch.tensor(source)))
                 for t, word in enumerate([BOS, *target[:-1]]):
-                    _, state = run.net.step(torch.tensor([word]), memory, state, t)
+                    _, state = run.model.step(torch.tensor([word]), memory, state, t)
             else:
-                memory, past = run.net.read(run.net.encode(torch.tensor(source))), None
+                memory, past = run.model.project_source(run.model.encode(torch.tensor(source))), None
                 for word in [BOS, *target[:-1]]:
-                    _, past = run.net.step(torch.tensor([[word]]), past, memory)
+                    _, past = run.model.step(torch.tensor([[word]]), past, memory)
         steps = torch.cat([call.weights for call in seen.calls_of(site)], 2)[0].numpy()
         np.testing.assert_allclose(steps, weights, atol=1e-5)
 
@@ -183,8 +183,8 @@ def test_resumed_runs_and_a_validation_part_of_its_own(tmp_path):
     assert "bleu" not in run.metrics  # which is with letter case
     again = regard.train("translate", out=tmp_path / "run", resume=True, **QUIET)
     assert again.metrics == run.metrics
-    tuned = regard.train("translate", files, origin=run.folder, steps=1, out=tmp_path / "tuned", **QUIET)
-    assert tuned.config["origin"]["new"] == []
+    tuned = regard.train("translate", files, warm_start=run.folder, steps=1, out=tmp_path / "tuned", **QUIET)
+    assert tuned.config["warm_start"]["new"] == []
 
 
 def test_a_seed_gives_the_same_weights_and_pairs_of_one_source_stay_together(tmp_path):
@@ -203,8 +203,8 @@ def test_a_seed_gives_the_same_weights_and_pairs_of_one_source_stay_together(tmp
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"smoothing": 1.0}, "smoothing"),
-        ({"model": {"vocab": 7}}, "--vocab"),
+        ({"label_smoothing": 1.0}, "smoothing"),
+        ({"model": {"vocab_size": 7}}, "--vocab-size"),
         ({"model": {"positions": "learned:length=100"}}, "learned:length=257"),
         ({"data": {"max_tokens": 0}}, "max_tokens"),
         ({"model": {"name": "rnn", "positions": "rotary"}}, "no choice of positions"),
@@ -276,7 +276,7 @@ def test_words_of_tokens_that_are_words_or_characters():
     assert word_numbers(["Saturday, May 2, 1987", "2 , May"], dates) == [[0, 0, 1, 2, 2, 3], [0, 1, 2]]
     assert word_numbers(["Sunday, May"], dates) == [[0, 0, 1]]  # a word that is not known stands where it stood
     ids = dates.encode("Saturday, May").ids
-    assert parallel_text.text_of(ids, dates) == "saturday , may"
+    assert parallel_text.decode_line(ids, dates) == "saturday , may"
     assert said_numbers([ids], dates) == [[0, 1, 2]]
     letters = tokenizer.train_tokenizer(["ab c"], "chars", 50)
     assert word_numbers(["ab c", "xy zc a", "x a"], letters) == [[0, 0, 1, 1], [0, 0, 1, 1, 1, 2, 2], [0, 1, 1]]
@@ -304,12 +304,12 @@ def test_the_base_model_of_the_paper_counted_part_by_part():
     """recipes/transformer-base.yaml at 37,000 words: 63.1 million, from the cost of each attention and plain sums."""
     from pathlib import Path
 
-    from regard.config.settings import load
+    from regard.config.settings import load_settings
     from regard.layers import FeedForward, MultiHeadAttention
-    from regard.tasks.build_settings import resolve
+    from regard.tasks.build_settings import build_settings
 
-    tree = load(Path(__file__).parent.parent.parent / "recipes" / "transformer-base.yaml")
-    settings = resolve("translate", {k: v for k, v in tree.items() if k != "task"})
+    tree = load_settings(Path(__file__).parent.parent.parent / "recipes" / "transformer-base.yaml")
+    settings = build_settings("translate", {k: v for k, v in tree.items() if k != "task"})
     with torch.device("meta"):
         model = settings.model.build(settings.tokenizer.vocab_size)
     attentions = [m.cost(30).params for m in model.modules() if isinstance(m, MultiHeadAttention)]

@@ -15,10 +15,10 @@ import torch
 from regard.config.messages import muted
 from regard.data import caption_files, image_files, image_source
 from regard.data.tokenizer import EOS, SPECIAL_TOKENS, Tokenizer
-from regard.decoding import Beam
-from regard.decoding.beam_search import Said
-from regard.decoding.caption_decoder import Describer
-from regard.decoding.mbr import Consensus
+from regard.decoding import BeamSearch
+from regard.decoding.beam_search import Hypothesis
+from regard.decoding.caption_decoder import CaptionGenerator
+from regard.decoding.mbr import MinimumBayesRisk
 from regard.errors import UserError
 from regard.models.timm_backbone import seen
 from regard.tasks.base_run import Run
@@ -146,7 +146,7 @@ class CaptionRun(Run):
     ) -> list[Described]:
         """The same for pictures (n, side, side, 3) of bytes."""
         seen = self.shown(pictures)
-        best = self.said(seen, Consensus(consensus) if consensus else Beam(beam, alpha), told)
+        best = self.said(seen, MinimumBayesRisk(consensus) if consensus else BeamSearch(beam, alpha), told)
         drawn = self.maps(seen, [said.ids for said in best]) if maps else [None] * len(best)
         names = names or [str(i) for i in range(len(best))]
         from regard.tasks.caption.look import believe
@@ -164,11 +164,11 @@ class CaptionRun(Run):
         return np.full_like(pictures, GREY) if self.settings.data.blank else pictures
 
     def said(
-        self, pictures: np.ndarray, how: Beam | Consensus | None = None, told: Callable[[int], Any] | None = None
-    ) -> list[Said]:
+        self, pictures: np.ndarray, how: BeamSearch | MinimumBayesRisk | None = None, told: Callable[[int], Any] | None = None
+    ) -> list[Hypothesis]:
         """The ids of the best caption of each picture, with its chance."""
-        how = how or Beam(5, 0.7)
-        found = Describer(self.model, never=NEVER).write(pictures, how=how, limit=self.limit, told=told)
+        how = how or BeamSearch(5, 0.7)
+        found = CaptionGenerator(self.model, suppress=NEVER).generate(pictures, strategy=how, max_length=self.limit, on_progress=told)
         return [said[0] for said in found]
 
     def maps(self, pictures: np.ndarray, rows: Sequence[Sequence[int]]) -> list[np.ndarray]:
@@ -238,14 +238,14 @@ class CaptionRun(Run):
             if unknown:
                 logger.info(f"{unknown:,} boxes are of pictures that are not here, and left out")
             measured |= self.point(part.images, [each[0] for each in part.captions], there)
-        from regard.tasks.caption.task import encode
+        from regard.tasks.caption.dataset import encode
 
         rows, _ = encode(part, self.tokenizer, None)
         return measured | measure(self.model, part.images, rows, blank=self.settings.data.blank)
 
     def measuring(self, files: Sequence[str | Path], rows: int) -> Callable[[], dict[str, float]]:
         """What `regard heads` asks again and again: nats a word and accuracy on at most so many pictures."""
-        from regard.tasks.caption.task import encode
+        from regard.tasks.caption.dataset import encode
 
         if len(files) != 2:
             raise UserError("pictures and their captions are wanted: regard heads RUN PICTURES CAPTIONS")

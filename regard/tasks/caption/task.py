@@ -15,8 +15,8 @@ from regard.config.validation import check_fraction
 from regard.data import tokenizer
 from regard.data.caption_files import CaptionedImages
 from regard.data.tokenizer import UNK, Tokenizer
-from regard.decoding import Beam
-from regard.decoding.caption_decoder import Describer
+from regard.decoding import BeamSearch
+from regard.decoding.caption_decoder import CaptionGenerator
 from regard.errors import UserError
 from regard.tasks.base import Task
 from regard.tasks.caption.compare import CaptionComparison
@@ -152,7 +152,7 @@ def _scored(
     seen = np.full_like(pictures, GREY) if data.blank else pictures
 
     def scored(model: nn.Module) -> dict[str, float]:
-        said = Describer(model, never=NEVER).write(seen, how=Beam(1), limit=pieces(words) * data.longest)
+        said = CaptionGenerator(model, suppress=NEVER).generate(seen, strategy=BeamSearch(1), max_length=pieces(words) * data.longest)
         measured = scores([words.decode(one[0].ids).strip() for one in said], wanted)
         return {name: measured[name] for name in ("bleu", "exact")}
 

@@ -14,7 +14,7 @@ from regard.data.batches import pad_rows, plan_batches
 from regard.data.facts import QuestionPattern
 from regard.data.paraphrase import build_prompts, encode_names
 from regard.data.tokenizer import BOS, EOS, SEP, SPECIAL_TOKENS, UNK, Tokenizer
-from regard.decoding import GREEDY, Writer
+from regard.decoding import GREEDY, TextGenerator
 
 LONGEST = 24  # tokens of an answer
 NEVER = [i for i in range(len(SPECIAL_TOKENS)) if i != EOS]
@@ -74,7 +74,7 @@ def represent(
     found = np.empty((len(rows), 0), np.float32)
     for indices in plan_batches([len(row) for row in rows], 8192, seed=0, epoch=0, shuffle=False):
         ids, mask = pad_rows([rows[i] for i in indices])
-        states = model.states(torch.from_numpy(ids))  # type: ignore[operator]
+        states = model.hidden_states(torch.from_numpy(ids))  # type: ignore[operator]
         last = states[torch.arange(len(ids)), torch.from_numpy(mask.sum(1) - 1)].numpy()
         found = found if found.shape[1] else np.empty((len(rows), last.shape[1]), np.float32)
         found[indices] = last
@@ -93,4 +93,4 @@ def _odds(log: float) -> float:
 
 
 def _written(model: nn.Module, starts: list[list[int]]) -> list[list[int]]:
-    return [said[0].ids for said in Writer(model).write(starts, tokens=LONGEST, sampling=GREEDY, never=NEVER)]
+    return [said[0].ids for said in TextGenerator(model).generate(starts, max_new_tokens=LONGEST, sampling=GREEDY, suppress=NEVER)]
