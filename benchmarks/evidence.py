@@ -18,7 +18,7 @@ from typing import Any
 from seeds import accuracy, interval, percent, trained
 
 from regard.data.synthetic.reviews import generate_reviews
-from regard.demo.reviews_demo import on_evidence
+from regard.demo.reviews_demo import measure_evidence
 from regard.training import environment
 
 LIGHT = {"dropout": 0.1}
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     given = parser.parse_args()
     quick, seeds = given.quick, 1 if given.quick else given.seeds
-    result: dict[str, Any] = {"machine": environment.describe(), "compared_on": 300, "models": {}}
+    result: dict[str, Any] = {"machine": environment.describe_machine(), "compared_on": 300, "models": {}}
     for name, (size, length) in CASES.items():
         settings: dict[str, Any] = {"model": size}
         if length:
@@ -53,7 +53,7 @@ def main() -> None:
             run = trained(name, made[:cut], settings, seed)
             reached.append(accuracy(run, made[cut:]))
             if length:
-                share, spread = on_evidence(run, made[cut : cut + (5 if quick else 300)])
+                share, spread = measure_evidence(run, made[cut : cut + (5 if quick else 300)])
                 shares.append(share)
                 even.append(spread)
         row: dict[str, Any] = {"accuracy": interval(reached), "settings": settings}

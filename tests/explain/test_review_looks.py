@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regard.data.synthetic.reviews import generate_reviews
-from regard.demo.reviews_demo import _table, on_evidence
+from regard.demo.reviews_demo import _to_table, measure_evidence
 from regard.explain import build
 from regard.tasks.train import train
 
@@ -20,7 +20,7 @@ def reviews():
 @pytest.fixture(scope="module")
 def pair(reviews, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "han"
-    return train("classify", _table(reviews), model="han", out=out, settings={**SMALL, "members": 2})
+    return train("classify", _to_table(reviews), model="han", out=out, settings={**SMALL, "ensemble_size": 2})
 
 
 def test_those_who_vote_are_counted_in_the_title(pair, reviews):
@@ -33,7 +33,7 @@ def test_a_title_has_no_tags(pair):
 
 def test_maps_that_are_left_out_are_named(pair, reviews, monkeypatch):
     text = reviews[0].text
-    sizes = {m["site"]: m["shape"][1] * m["shape"][2] for m in pair.look(text, faithful=False).data["maps"]}
+    sizes = {m["layer"]: m["shape"][1] * m["shape"][2] for m in pair.look(text, faithful=False).data["maps"]}
     least = min(sizes.values())
     monkeypatch.setattr(build, "MOST_CELLS", least)
     data = pair.look(text, faithful=False).data
@@ -44,7 +44,7 @@ def test_maps_that_are_left_out_are_named(pair, reviews, monkeypatch):
 
 
 def test_an_even_share_is_one_of_tokens(pair, reviews):
-    _, even = on_evidence(pair, reviews[:3])
+    _, even = measure_evidence(pair, reviews[:3])
     wanted = []
     for review in reviews[:3]:
         spans = pair.words.encode(review.text).offsets
