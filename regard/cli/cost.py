@@ -71,13 +71,13 @@ def cost(
     given = {"d": d, "heads": heads, "layers": layers, "mechanism": mechanism, "positions": positions}
     module, name = _module(what, given, vocab, classes)
     from regard.theory.cost.cost_card import measure_cost
-    from regard.theory.cost.crossover import crossings
+    from regard.theory.cost.crossover import crossover_lengths
 
     made = measure_cost(module, name, n, m)
     width = d or 64
-    shown: dict[str, Any] = {**made.as_dict(), "crossings": {"d": width, **crossings(width)}}
+    shown: dict[str, Any] = {**made.as_dict(), "crossings": {"d": width, **crossover_lengths(width)}}
     if predict is not None:
-        from regard.theory.cost.predict_time import predict as seconds
+        from regard.theory.cost.predict_time import predict_time as seconds
 
         shown["predicted"] = seconds(module, n, batch, predict, sentence=sentence)
     if json_:
@@ -108,14 +108,14 @@ def _module(what: str, given: dict[str, Any], vocab: int | None, classes: int) -
         torch.manual_seed(0)
         if recipe:
             return _of_recipe(what, vocab, classes), what
-        layer = build_subject.layer(what, given["d"] or 64, given["heads"] or 4, given["positions"])
+        layer = build_subject.build_layer(what, given["d"] or 64, given["heads"] or 4, given["positions"])
         if layer is not None:
             return layer, what
         from regard.tasks.base import TASKS
         from regard.tasks.build_settings import task_models
 
         known = {f"{task}/{name}": config for task in TASKS for name, config in task_models(task).items()}
-        return build_subject.model(what, known, given, vocab, classes), what
+        return build_subject.build_model(what, known, given, vocab, classes), what
 
 
 def _of_recipe(path: str, vocab: int | None, classes: int) -> Any:
@@ -129,10 +129,10 @@ def _of_recipe(path: str, vocab: int | None, classes: int) -> Any:
     if task is None or "models" in tree:
         raise UserError(f"{path} is no recipe of `regard train`, with a task and one model; cost its models by name")
     found = build_settings(str(task), tree)
-    words = vocab or getattr(getattr(found, "tokenizer", None), "vocab_size", None) or build_subject.VOCAB
+    words = vocab or getattr(getattr(found, "tokenizer", None), "vocab_size", None) or build_subject.DEFAULT_VOCAB_SIZE
     if not hasattr(found.model, "build"):
         raise UserError(f"{path} describes a {found.model_name}, which is fitted and has no layers to cost")
-    return build_subject.of_task(found.model, found.task, words, classes)
+    return build_subject.build_task_model(found.model, found.task, words, classes)
 
 
 def _show(shown: dict[str, Any]) -> None:
@@ -140,9 +140,9 @@ def _show(shown: dict[str, Any]) -> None:
     if shown["sizes"]["m"] != shown["sizes"]["n"]:
         sizes += f", source of {shown['sizes']['m']}"
     print(f"{shown['name']}, one text, {sizes}")
-    if shown["items"]:
+    if shown["parts"]:
         print(f"\n{'part':36} {'parameters':>13} {'FLOPs':>16} {'backward':>16} {'scores, bytes':>14}")
-        for item in shown["items"]:
+        for item in shown["parts"]:
             print(
                 f"{item['name'][:36]:36} {item['params']:>13,} {item['flops']:>16,} {item['backward']:>16,} "
                 f"{item['memory']:>14,}"

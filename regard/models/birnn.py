@@ -1,22 +1,23 @@
-"""The blank language model on two recurrent nets: each word from the words before it and the words after it.
+"""The cloze language model on two recurrent networks: each token from the tokens before it and after it.
 
     h→[t] = RNN→(h→[t-1], e[w_t])      h←[t] = RNN←(h←[t+1], e[w_t])
     P(w_t) = softmax over w of  e[w] · (W→ h→[t-1] + W← h←[t+1]) + b[w]
 
-    e: `embed`, tied with the head    RNN→, RNN←: `read.onward`, `read.back`    W→, W←: `before`, `after`    b: `bias`
+    e: `embed`, tied with the head    RNN→, RNN←: `rnn`    W→, W←: `before`, `after`    b: `bias`
 
-What is said of w_t never looks at w_t: the forward net has not read it yet and the backward net neither. The two are
-separate stacks, since stacked bidirectional layers would leak it: their second layer has read both sides. Before the
-first word and after the last a net stands at `start` (one learned state a side).
+The prediction of w_t never depends on w_t: the forward network has not read it yet, and neither has the backward
+network. The two are separate stacks, because stacked bidirectional layers would leak it: their second layer has read
+both sides. Before the first token and after the last one there is a learned state (`start`).
 
-With `subword_buckets` rows e knows the letters of a word as well (`regard.layers.subword_embedding`): rare words learn from others that
-are written alike.
+With `subword_buckets` e also knows the characters of a word (`regard.layers.subword_embedding`): rare words learn from
+others with a similar spelling.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -24,13 +25,22 @@ from torch import Tensor, nn
 
 from regard.config.validation import check_positive
 from regard.layers import BidirectionalRNN
+from regard.layers.cost_formulas import PartCost, PartCosts, birnn_costs, linear_cost, matmul_cost, params_cost
 from regard.layers.dropout import Dropout
 from regard.layers.subword_embedding import SubwordEmbedding, spelt
-from regard.models.classifier_output import pick
+from regard.models.classifier_output import select_positions
+from regard.models.configured_model import ConfiguredModel, ModelConfig
 
 
 @dataclass(frozen=True)
-class BiRNNConfig:
+class BiRNNConfig(ModelConfig):
+    """Options of the bidirectional recurrent language model.
+
+    Attributes:
+        cell: "lstm" or "gru".
+        subword_buckets: Rows of the table of character n-grams; 0 for none.
+    """
+
     dim: int = 256
     hidden: int = 256
     layers: int = 1
@@ -38,32 +48,37 @@ class BiRNNConfig:
     dropout: float = 0.1
     subword_buckets: int = 0
 
-    def build(self, vocab: int) -> BiRNN:
-        check_positive("birnn", dim=self.dim, hidden=self.hidden, layers=self.layers)
-        return BiRNN(vocab, self)
 
+class BiRNN(ConfiguredModel[BiRNNConfig]):
+    """Bidirectional recurrent language model that predicts each token from both sides.
 
-class BiRNN(nn.Module):
+    Args:
+        vocab_size: Size of the vocabulary.
+        config: The options; or pass fields of `BiRNNConfig` as keywords.
+    """
+
     config_class = BiRNNConfig
 
-    def __init__(self, vocab: int, config: BiRNNConfig):
-        super().__init__()
-        self.config = c = config
-        self.embed = nn.Embedding(vocab, c.dim)
-        self.subwords = SubwordEmbedding(vocab, c.subword_buckets, c.dim) if c.subword_buckets else None
-        self.read = BidirectionalRNN(c.dim, c.hidden, c.cell, c.layers, c.dropout)
+    def __init__(self, vocab_size: int, config: BiRNNConfig | None = None, **options: Any):
+        super().__init__(config, options)
+        c = self.config
+        check_positive("birnn", dim=c.dim, hidden=c.hidden, layers=c.layers)
+        self.embed = nn.Embedding(vocab_size, c.dim)
+        self.subwords = SubwordEmbedding(vocab_size, c.subword_buckets, c.dim) if c.subword_buckets else None
+        self.rnn = BidirectionalRNN(c.dim, c.hidden, c.cell, c.layers, c.dropout)
         self.start = nn.Parameter(torch.zeros(2, c.hidden))
         self.before, self.after = nn.Linear(c.hidden, c.dim), nn.Linear(c.hidden, c.dim, bias=False)
-        self.bias = nn.Parameter(torch.zeros(vocab))
+        self.bias = nn.Parameter(torch.zeros(vocab_size))
         self.dropout = Dropout(c.dropout)
         nn.init.normal_(self.embed.weight, std=0.02 if c.dim > 64 else 0.1)
 
     def set_vocabulary(self, words: Sequence[str]) -> None:
+        """Tell the subword embedding how each token is written; "" for special tokens."""
         if self.subwords is not None:
             self.subwords.spell(words)
 
-    def look_up(self, ids: Tensor) -> Tensor:
-        """e of each word, ids (...) to (..., dim)."""
+    def embed_tokens(self, ids: Tensor) -> Tensor:
+        """Token ids (...) to embeddings (..., dim)."""
         return self.embed(ids) if self.subwords is None else self.embed(ids) + self.subwords(ids)
 
     def forward(
@@ -71,45 +86,64 @@ class BiRNN(nn.Module):
         ids: Tensor,
         *,
         mask: Tensor | None = None,
-        places: Tensor | None = None,
+        logits_at: Tensor | None = None,
         targets: Tensor | None = None,
-        others: Tensor | None = None,
-        weight: Tensor | None = None,
+        negatives: Tensor | None = None,
+        log_weights: Tensor | None = None,
     ) -> Tensor:
-        """ids (b, n) to logits of the word at each place (b, n, vocab), or (k, vocab) at some places only, counted
-        through all rows. mask (b, n): True for what is real; padding stands at the end.
+        """Logits of the token at each position.
 
-        With others (S,), words that do not come twice, and the log of how many words each stands for: -log P of the
-        targets (k,) among these alone."""
-        if targets is None or others is None or weight is None:
-            return self.words(pick(self.states(ids, mask=mask), places))
-        words, at = torch.cat((ids.flatten(), targets, others)).unique(return_inverse=True)
-        at, these, those = at.split((ids.numel(), len(targets), len(others)))
-        few = self.look_up(words)  # once for all three
-        states = pick(self._states(F.embedding(at.view_as(ids), few), mask), places)
-        right = (states * F.embedding(these, few)).sum(-1) + self.bias[targets]
-        wrong = F.linear(states, F.embedding(those, few), self.bias[others] + weight)
-        wrong = wrong.masked_fill(targets[:, None] == others, -torch.inf)
-        return torch.logaddexp(right, wrong.logsumexp(-1)) - right
+        Args:
+            ids: Token ids, (b, n).
+            mask: True for real tokens, (b, n), padding at the end; None if there is no padding.
+            logits_at: Flat indices (k,) of the positions whose logits are wanted.
+            targets: The tokens at these positions, (k,), for a sampled softmax.
+            negatives: Distinct sampled tokens, (s,).
+            log_weights: Log of the number of tokens that each negative stands for, (s,).
 
-    def states(self, ids: Tensor, *, mask: Tensor | None = None) -> Tensor:
-        """What is known of each place from the others, (b, n, dim)."""
-        return self._states(self.look_up(ids), mask)
+        Returns:
+            Logits (b, n, vocab), or (k, vocab) with `logits_at`. With `targets`, `negatives` and `log_weights`:
+            -log P of each target among the negatives, (k,).
+        """
+        if targets is None or negatives is None or log_weights is None:
+            return self.token_logits(select_positions(self.hidden_states(ids, mask=mask), logits_at))
+        unique_ids, rows = torch.cat((ids.flatten(), targets, negatives)).unique(return_inverse=True)
+        rows, target_rows, negative_rows = rows.split((ids.numel(), len(targets), len(negatives)))
+        vectors = self.embed_tokens(unique_ids)  # once for all three
+        states = select_positions(self._encode(F.embedding(rows.view_as(ids), vectors), mask), logits_at)
+        target_logits = (states * F.embedding(target_rows, vectors)).sum(-1) + self.bias[targets]
+        negative_logits = F.linear(states, F.embedding(negative_rows, vectors), self.bias[negatives] + log_weights)
+        negative_logits = negative_logits.masked_fill(targets[:, None] == negatives, -torch.inf)
+        return torch.logaddexp(target_logits, negative_logits.logsumexp(-1)) - target_logits
 
-    def _states(self, x: Tensor, mask: Tensor | None) -> Tensor:
+    def hidden_states(self, ids: Tensor, *, mask: Tensor | None = None) -> Tensor:
+        """A vector for each position from all other positions, (b, n, dim)."""
+        return self._encode(self.embed_tokens(ids), mask)
+
+    def _encode(self, x: Tensor, mask: Tensor | None) -> Tensor:
         b, n, _ = x.shape
         lengths = torch.full((b,), n, device=x.device) if mask is None else mask.sum(1)
-        h = self.read(self.dropout(x), lengths)
-        onward, back = h.chunk(2, -1)
-        first, last = (side.expand(b, 1, -1) for side in self.start)
-        before = torch.cat((first, onward[:, :-1]), 1)
-        after = torch.cat((back[:, 1:], last), 1)
-        at_end = torch.arange(n, device=x.device) == lengths[:, None] - 1
-        after = torch.where(at_end[..., None], last, after)  # what the backward net says in the padding is not asked
+        forward_states, backward_states = self.rnn(self.dropout(x), lengths).chunk(2, -1)
+        first, last = (state.expand(b, 1, -1) for state in self.start)
+        before = torch.cat((first, forward_states[:, :-1]), 1)
+        after = torch.cat((backward_states[:, 1:], last), 1)
+        is_last = torch.arange(n, device=x.device) == lengths[:, None] - 1
+        after = torch.where(is_last[..., None], last, after)  # not the backward state of the padding
         return self.before(self.dropout(before)) + self.after(self.dropout(after))
 
-    def words(self, states: Tensor) -> Tensor:
-        every = self.embed.weight
+    def token_logits(self, states: Tensor) -> Tensor:
+        """Hidden states (..., dim) to logits (..., vocab)."""
+        embeddings = self.embed.weight
         if self.subwords is not None:
-            every = every + spelt(self.subwords.pieces.weight, self.subwords.runs)
-        return F.linear(states, every, self.bias)
+            embeddings = embeddings + spelt(self.subwords.pieces.weight, self.subwords.runs)
+        return F.linear(states, embeddings, self.bias)
+
+    def cost_parts(self, n: int, m: int) -> PartCosts:
+        vocab_size, dim = self.embed.weight.shape
+        yield params_cost("embeddings (tied with the head)", self.embed)
+        yield params_cost("subwords", self.subwords)
+        yield from birnn_costs("rnn", self.rnn, n)
+        yield PartCost("start", self.start.numel())
+        yield linear_cost("before", self.before, n)
+        yield linear_cost("after", self.after, n)
+        yield matmul_cost("head", n, dim, vocab_size, self.bias.numel())

@@ -2,21 +2,22 @@
 Hierarchical Attention Network for Document Understanding; the gated, bidirectional version with mean contexts).
 
     words       h_it = [GRU→; GRU←](w_i1 .. w_iT)
-    onward      c_i = mean of s→_1 .. s→_{i-1}, zero for the first sentence
+    forward     c_i = mean of s→_1 .. s→_{i-1}, zero for the first sentence
                 λ_it = σ(W_1 h_it + W_2 c_i + b_λ)
                 α_it = softmax_t(uᵀ tanh(λ_it ∘ W_s h_it + (1 - λ_it) ∘ W_c c_i + b))      s→_i = Σ_t α_it h_it
-    back        the same from the last sentence to the first, with weights of its own, giving s←_i
+    backward    the same from the last sentence to the first, with separate weights, giving s←_i
     sentences   s_i = [s→_i; s←_i], then GRUs and attention over the s_i as in the hierarchical attention network
 
-What a sentence is read for depends on the sentences before it (and after it), where the plain network (han.py) reads
-each alone. λ weighs the word against its context, unit by unit; in the authors' code (github.com/JbRemy/Cahan) it is
-one number a word, which is the same with equal rows in W_1 and W_2. How we differ besides: words are encoded in groups
-of like length, all sentences at once, so that only the reading goes sentence by sentence.
+The attention in a sentence depends on the sentences before it (and after it); in models/han.py each sentence is pooled
+alone. λ weighs the word against its context for each unit; in the authors' code (github.com/JbRemy/Cahan) it is one
+number per word, which is the same with equal rows in W_1 and W_2. Another difference: words are encoded in groups of
+similar length, all sentences at once, and only the pooling runs sentence by sentence.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,55 +27,89 @@ from regard.attention.scores import Attend, DenseScores
 from regard.attention.token_positions import QueryKeyPositions
 from regard.config.validation import check_positive
 from regard.layers import AttentionPooling, BidirectionalRNN
+from regard.layers.cost_formulas import PartCosts, birnn_costs, linear_cost, matmul_cost, params_cost, pooling_cost
 from regard.layers.dropout import Dropout
 from regard.models.classifier_output import ClassifierOutput
-from regard.models.sentence_groups import Groups, sentence_groups
+from regard.models.configured_model import ConfiguredModel, ModelConfig
+from regard.models.sentence_groups import SentenceGroups, group_sentences, sentence_counts
 
 
 @dataclass(frozen=True)
-class ContextHANConfig:
+class ContextHANConfig(ModelConfig):
+    """Options of the context-aware network.
+
+    Attributes:
+        attention: Hidden width of all attention poolings.
+        init_std: Standard deviation of the embeddings at the start.
+    """
+
     embed: int = 100
     hidden: int = 50
     attention: int = 100
     dropout: float = 0.3
-    spread: float = 0.1  # of the embeddings at the start
-
-    def build(self, vocab: int, classes: int) -> ContextHAN:
-        check_positive("context-han", embed=self.embed, hidden=self.hidden, attention=self.attention)
-        return ContextHAN(vocab, classes, self)
+    init_std: float = 0.1
 
 
-class ContextHAN(nn.Module):
+class ContextHAN(ConfiguredModel[ContextHANConfig]):
+    """Hierarchical attention whose word attention depends on the neighbouring sentences.
+
+    Args:
+        vocab_size: Size of the vocabulary.
+        num_classes: Number of classes.
+        config: The options; or pass fields of `ContextHANConfig` as keywords.
+    """
+
     config_class = ContextHANConfig
 
-    def __init__(self, vocab: int, classes: int, config: ContextHANConfig):
-        super().__init__()
-        embed, hidden, attention, dropout = config.embed, config.hidden, config.attention, config.dropout
-        self.embedding = nn.Embedding(vocab, embed, padding_idx=0)
-        nn.init.normal_(self.embedding.weight, std=config.spread)
-        self.read_words = BidirectionalRNN(embed, hidden)
-        self.onward, self.back = ContextPool(2 * hidden, attention), ContextPool(2 * hidden, attention)
-        self.read_sentences, self.sentences = BidirectionalRNN(4 * hidden, hidden), AttentionPooling(2 * hidden, attention)
-        self.dropout = Dropout(dropout)
-        self.head = nn.Linear(2 * hidden, classes)
+    def __init__(self, vocab_size: int, num_classes: int, config: ContextHANConfig | None = None, **options: Any):
+        super().__init__(config, options)
+        c = self.config
+        check_positive("context-han", embed=c.embed, hidden=c.hidden, attention=c.attention)
+        self.embedding = nn.Embedding(vocab_size, c.embed, padding_idx=0)
+        nn.init.normal_(self.embedding.weight, std=c.init_std)
+        self.word_rnn = BidirectionalRNN(c.embed, c.hidden)
+        self.forward_pool = ContextPooling(2 * c.hidden, c.attention)
+        self.backward_pool = ContextPooling(2 * c.hidden, c.attention)
+        self.sentence_rnn = BidirectionalRNN(4 * c.hidden, c.hidden)
+        self.sentence_pool = AttentionPooling(2 * c.hidden, c.attention)
+        self.dropout = Dropout(c.dropout)
+        self.head = nn.Linear(2 * c.hidden, num_classes)
 
-    def forward(self, ids: Tensor, mask: Tensor, sentences: Tensor) -> ClassifierOutput:
-        """ids, mask and the number of each token's sentence in its document, each (b, n)."""
-        groups = sentence_groups(mask, sentences)
-        words = [self.head.weight.new_zeros(0, self.head.in_features)]
+    def forward(self, ids: Tensor, mask: Tensor | None = None, sentences: Tensor | None = None) -> ClassifierOutput:
+        """Classify documents.
+
+        Args:
+            ids: Token ids, (b, n).
+            mask: True for real tokens, (b, n); None if there is no padding.
+            sentences: Number of each token's sentence in its document, (b, n); None for one sentence.
+
+        Returns:
+            Logits (b, classes).
+        """
+        groups, _ = group_sentences(ids, mask, sentences)
+        word_states = [self.head.weight.new_zeros(0, self.head.in_features)]
         for group in groups:
             x = self.dropout(self.embedding(ids.flatten()[group.tokens]))  # (rows, words, embed)
-            words.append(self.read_words(x, group.lengths)[group.mask])
-        h, steps = torch.cat(words), in_order(groups)  # (tokens, 2 · hidden), sentence after sentence
-        vectors = torch.cat((self.onward(h, steps), self.back(h, steps[::-1]).flip(1)), -1)
-        h = self.read_sentences(self.dropout(vectors), groups.counts)
-        real = torch.arange(groups.most, device=ids.device) < groups.counts[:, None]
-        document, _ = self.sentences(h, real, QueryKeyPositions(range(1), range(groups.most), "document", "sentences"))
+            word_states.append(self.word_rnn(x, group.lengths)[group.mask])
+        h, steps = torch.cat(word_states), sentence_steps(groups)  # (tokens, 2 · hidden), sentence after sentence
+        vectors = torch.cat((self.forward_pool(h, steps), self.backward_pool(h, steps[::-1]).flip(1)), -1)
+        h = self.sentence_rnn(self.dropout(vectors), groups.counts)
+        document, _ = self.sentence_pool(h, groups.sentence_mask, groups.sentence_positions)
         return ClassifierOutput(self.head(self.dropout(document[:, 0])))
 
+    def cost_parts(self, n: int, m: int) -> PartCosts:
+        sentences, words = sentence_counts(n)
+        yield params_cost("embeddings", self.embedding)
+        yield from birnn_costs("words", self.word_rnn, words, sentences)
+        yield from self.forward_pool.cost_parts("forward_pool", n, sentences)
+        yield from self.backward_pool.cost_parts("backward_pool", n, sentences)
+        yield from birnn_costs("sentences", self.sentence_rnn, sentences)
+        yield pooling_cost("sentence attention", self.sentence_pool, sentences)
+        yield linear_cost("head", self.head, 1)
 
-class ContextPool(nn.Module):
-    """Reads sentence after sentence, each in the light of those already read: (tokens, dim) to (b, steps, dim)."""
+
+class ContextPooling(nn.Module):
+    """Attention pooling of sentence after sentence, each with the mean of the previous results as context."""
 
     def __init__(self, dim: int, hidden: int):
         super().__init__()
@@ -83,49 +118,75 @@ class ContextPool(nn.Module):
         self.score = nn.Linear(hidden, 1, bias=False)  # u
         self.attend = Attend()
 
-    def forward(self, h: Tensor, steps: list[Step]) -> Tensor:
-        parts = torch.cat((h, self.word(h), self.gate_word(h)), -1)
-        # all steps are gathered at once: a gather in each would fill the gradient of all words each time
-        tiles = parts[torch.cat([step.words.flatten() for step in steps])].split([step.words.numel() for step in steps])
+    def forward(self, h: Tensor, steps: list[SentenceStep]) -> Tensor:
+        """Word states (tokens, dim) to sentence vectors (b, steps, dim)."""
+        projected = torch.cat((h, self.word(h), self.gate_word(h)), -1)
+        # all steps are gathered at once: a gather in each step would fill the gradient of all words each time
+        index = torch.cat([step.words.flatten() for step in steps])
+        step_inputs = projected[index].split([step.words.numel() for step in steps])
         sizes = [h.shape[1], self.word.out_features, self.word.out_features]
         total, count = h.new_zeros(len(steps[0].words), h.shape[1]), h.new_zeros(len(steps[0].words), 1)
-        read = []
-        for step, tile in zip(steps, tiles, strict=True):
-            value, word, gate = tile.view(*step.words.shape, sum(sizes)).split(sizes, -1)  # (b, w, ·)
+        vectors = []
+        for step, inputs in zip(steps, step_inputs, strict=True):
+            value, word, gate = inputs.view(*step.words.shape, sum(sizes)).split(sizes, -1)  # (b, w, ·)
             c = (total / count.clamp(min=1))[:, None]
-            own = torch.sigmoid(gate + self.gate_context(c))  # λ, (b, w, hidden)
-            mixed = own * word + (1 - own) * (c @ self.context.weight.T) + self.context.bias
+            word_share = torch.sigmoid(gate + self.gate_context(c))  # λ, (b, w, hidden)
+            mixed = word_share * word + (1 - word_share) * (c @ self.context.weight.T) + self.context.bias
             logits = self.score(torch.tanh(mixed)).transpose(1, 2)[:, None]  # (b, 1, 1, w)
-            places = QueryKeyPositions(range(step.number, step.number + 1), step.at, "sentences", "tokens")
-            read.append(self.attend(DenseScores(logits, places), value[:, None], Mask(key_mask=step.mask))[:, 0, 0])
-            total, count = total + read[-1], count + step.mask.any(1, keepdim=True)
-        return torch.stack(read, 1)
+            qk_positions = QueryKeyPositions(range(step.number, step.number + 1), step.positions, "sentences", "tokens")
+            scores = DenseScores(logits, qk_positions)
+            vectors.append(self.attend(scores, value[:, None], Mask(key_mask=step.mask))[:, 0, 0])
+            total, count = total + vectors[-1], count + step.mask.any(1, keepdim=True)
+        return torch.stack(vectors, 1)
+
+    def cost_parts(self, name: str, n: int, sentences: int) -> PartCosts:
+        """The cost by formula.
+
+        All words are projected at once, contexts sentence after sentence. The first context is zero and has no
+        gradient.
+        """
+        yield linear_cost(f"{name}.word", self.word, n)
+        yield linear_cost(f"{name}.gate_word", self.gate_word, n)
+        for part, module in (("context", self.context), ("gate_context", self.gate_context)):
+            cost = linear_cost(f"{name}.{part}", module, sentences)
+            backward = cost.backward - cost.flops // sentences
+            yield replace(cost, backward=backward, steps=sentences, path=sentences)
+        yield linear_cost(f"{name}.score", self.score, n)
+        yield matmul_cost(f"{name}.weighted sum", n, self.word.in_features, 1, 0)
 
 
 @dataclass(frozen=True)
-class Step:
-    """The sentence of one number in each document, (b, w): its words among all words, and their places; a document
-    without such a sentence has nothing real here, and so reads zero."""
+class SentenceStep:
+    """The sentence with one number in each document. A document without such a sentence has no real word here, so that
+    its vector is zero.
+
+    Attributes:
+        number: Number of the sentence.
+        words: Indices into all words of the batch, (b, w).
+        positions: Positions of the words in their document, (b, w).
+        mask: True for real words, (b, w).
+    """
 
     number: int
     words: Tensor
-    at: Tensor
+    positions: Tensor
     mask: Tensor
 
 
-def in_order(groups: Groups) -> list[Step]:
-    """Steps through the sentences of all documents at once, when the words of all groups stand one after another."""
-    b, s = len(groups.counts), groups.most
+def sentence_steps(groups: SentenceGroups) -> list[SentenceStep]:
+    """Steps through the sentences of all documents at once; words are indexed in the order of the groups."""
+    b, s = len(groups.counts), groups.max_sentences
     starts, lengths = groups.counts.new_zeros(2, b, s)
-    at, first = [groups.counts.new_zeros(1)], 0
+    group_positions, first = [groups.counts.new_zeros(1)], 0
     for group in groups:
         starts[group.document, group.sentence] = first + group.lengths.cumsum(0) - group.lengths
         lengths[group.document, group.sentence] = group.lengths
-        at.append(group.at[group.mask])
-        first += len(at[-1])
-    place, where = torch.arange(int(lengths.max()), device=starts.device), torch.cat(at[1:] or at)
+        group_positions.append(group.positions[group.mask])
+        first += len(group_positions[-1])
+    columns = torch.arange(int(lengths.max()), device=starts.device)
+    positions = torch.cat(group_positions[1:] or group_positions)
     steps = []
     for number, width in enumerate(lengths.amax(0).tolist()):
-        words = (starts[:, number, None] + place[:width]).clamp(max=len(where) - 1)
-        steps.append(Step(number, words, where[words], place[:width] < lengths[:, number, None]))
+        words = (starts[:, number, None] + columns[:width]).clamp(max=len(positions) - 1)
+        steps.append(SentenceStep(number, words, positions[words], columns[:width] < lengths[:, number, None]))
     return steps

@@ -1,4 +1,4 @@
-"""Models that look at the training part as a whole, or at the vocabulary, before the first step."""
+"""Protocols of models that use the training data as a whole, or the vocabulary, before the first training step."""
 
 from __future__ import annotations
 
@@ -10,24 +10,38 @@ import numpy as np
 
 @runtime_checkable
 class UsesTrainingData(Protocol):
+    """A model that computes statistics of the training data, such as n-gram counts."""
+
     def fit_training_data(self, ids: np.ndarray, starts: np.ndarray, labels: np.ndarray) -> None:
-        """Flat ids, where each document starts (and the last ends), and which labels each has (documents, classes) as
-        zeros and ones. Called at each start, also when a run is resumed; the same data give the same."""
+        """Compute the statistics. Called at each start, also when a run is resumed; it must be deterministic.
+
+        Args:
+            ids: Token ids of all documents, one after the other, (tokens,).
+            starts: Index of each document's first token, and the number of tokens, (documents + 1,).
+            labels: Labels of each document as zeros and ones, (documents, classes).
+        """
         ...
 
 
 @runtime_checkable
 class ProvidesTrainingData(Protocol):
-    """A task that has such a training part."""
+    """An objective that has such training data."""
 
     def training_data(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What `see` is given."""
+        """The arguments of `fit_training_data`."""
         ...
 
 
 @runtime_checkable
 class UsesVocabulary(Protocol):
+    """A model that needs to know how each token is written."""
+
     def set_vocabulary(self, words: Sequence[str]) -> None:
-        """How each word of the vocabulary is written, in the order of their ids; "" for special tokens. Called at each
-        start, and kept with the weights."""
+        """Set the spelling of each token.
+
+        Called at each start; the result is saved with the weights.
+
+        Args:
+            words: The tokens in the order of their ids; "" for special tokens.
+        """
         ...

@@ -1,118 +1,90 @@
 """Marian's Transformer (Junczys-Dowmunt et al. 2018, Marian: Fast Neural Machine Translation in C++), the model of the
-OPUS-MT translators, as Hugging Face keeps them.
+OPUS-MT translators in the form that Hugging Face publishes.
 
     encoder:  x = s E[source] + P        x = block_l(x)
     decoder:  y = s E[target] + P        y = block_l(y, x), causal        P(w_{t+1}) = softmax(E y[t] + b)
 
-    E: `embed`, one matrix for both sides and the head    P: `positions`, sines first    b: `bias`
-    s: sqrt(dim) where the config says `scaled`, else 1
+    E: `embed`, one matrix for both sides and the head    P: `positions`, all sines first, then cosines    b: `bias`
+    s: sqrt(dim) with `scale_embedding`, else 1
 
-It is the Transformer of `transformer.py` with norms after each part, other activations (OPUS-MT: swish), and its own
-order of the positions.
+It is the Transformer of `transformer.py` with a norm after each sublayer, other activations (OPUS-MT: swish), and
+another order of the sinusoidal positions.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
-from regard.attention.kv_cache import KVCache, next_position_ids
-from regard.attention.masks import Mask
 from regard.attention.positions.sinusoidal_halves import SinusoidalHalves
-from regard.attention.token_positions import PositionIds
 from regard.layers import DecoderBlock, EncoderBlock, FeedForward, MultiHeadAttention, PostNorm
 from regard.layers.activations import activation
 from regard.layers.dropout import Dropout
-from regard.layers.transformer_blocks import decoder_step
 from regard.layers.typed_module_list import TypedModuleList
+from regard.models.configured_model import ModelConfig
+from regard.models.encoder_decoder import EncoderDecoder
 
 
 @dataclass(frozen=True)
-class MarianConfig:
-    """The sizes of OPUS-MT's models. `decoder_layers` is as many as `layers` where it is not given."""
+class MarianConfig(ModelConfig):
+    """The sizes of the OPUS-MT models.
 
-    vocab: int = 58_101
+    Attributes:
+        hidden: Width of the feed-forward network.
+        decoder_layers: Number of decoder layers; None for as many as `layers`.
+        scale_embedding: Whether embeddings are multiplied by sqrt(dim).
+    """
+
     dim: int = 512
     hidden: int = 2048
     layers: int = 6
     decoder_layers: int | None = None
     heads: int = 8
     activation: str = "swish"
-    scaled: bool = True
+    scale_embedding: bool = True
     dropout: float = 0.1
 
 
-class Marian(nn.Module):
+class Marian(EncoderDecoder[MarianConfig]):
+    """Encoder-decoder Transformer of the OPUS-MT translators.
+
+    Args:
+        vocab_size: Size of the vocabulary that both sides share.
+        config: The options; or pass fields of `MarianConfig` as keywords.
+    """
+
     config_class = MarianConfig
 
-    def __init__(self, config: MarianConfig):
-        super().__init__()
-        self.config = c = config
-        self.scale = c.dim**0.5 if c.scaled else 1.0
-        self.embed = nn.Embedding(c.vocab, c.dim)
-        self.bias = nn.Parameter(torch.zeros(c.vocab))
+    def __init__(self, vocab_size: int, config: MarianConfig | None = None, **options: Any):
+        super().__init__(config, options)
+        c = self.config
+        self.scale = c.dim**0.5 if c.scale_embedding else 1.0
+        self.embed = nn.Embedding(vocab_size, c.dim)
+        self.bias = nn.Parameter(torch.zeros(vocab_size))
         self.positions = SinusoidalHalves(c.dim, c.heads)
         self.dropout = Dropout(c.dropout)
-        self.encoder = TypedModuleList[EncoderBlock](self._encoder_block() for _ in range(c.layers))
-        self.decoder = TypedModuleList[DecoderBlock](self._decoder_block() for _ in range(c.decoder_layers or c.layers))
-        self._start()
 
-    def forward(
-        self, source: Tensor, target: Tensor, *, source_mask: Tensor | None = None, target_mask: Tensor | None = None
-    ) -> Tensor:
-        """source (b, m), target (b, n) to logits of the next target word (b, n, vocab). Masks: True for what is
-        real."""
-        read = self.read(self.encode(source, mask=source_mask), mask=source_mask)
-        return self.decode(target, read, mask=target_mask)
+        def attention() -> MultiHeadAttention:
+            return MultiHeadAttention(c.dim, c.heads)
 
-    def encode(self, ids: Tensor, *, mask: Mask | Tensor | None = None) -> Tensor:
-        """What is known at each place of the source, (b, m, dim)."""
-        x = self._embed(ids, range(ids.shape[1]))
-        for layer in self.encoder:
-            x = layer(x, mask=mask)
-        return x
+        def ffn() -> FeedForward:
+            return FeedForward(c.dim, c.hidden, activation=activation(c.activation))
 
-    def read(self, states: Tensor, *, mask: Tensor | None = None) -> list[KVCache]:
-        """The source as each decoder layer regards it: read once, for all steps."""
-        return [layer.cross_attention.project_kv(states, mask=mask) for layer in self.decoder]
+        self.encoder = TypedModuleList[EncoderBlock](
+            EncoderBlock(attention(), ffn(), residual=PostNorm, dropout=c.dropout) for _ in range(c.layers)
+        )
+        self.decoder = TypedModuleList[DecoderBlock](
+            DecoderBlock(attention(), attention(), ffn(), residual=PostNorm, dropout=c.dropout)
+            for _ in range(c.decoder_layers or c.layers)
+        )
+        self.encoder_norm, self.decoder_norm = nn.Identity(), nn.Identity()
+        self._init_weights()
 
-    def decode(self, ids: Tensor, source: list[KVCache], *, mask: Mask | Tensor | None = None) -> Tensor:
-        """All target places at once, (b, n) to (b, n, vocab)."""
-        x = self._embed(ids, range(ids.shape[1]))
-        for layer, memory in zip(self.decoder, source, strict=True):
-            x = layer(x, memory, mask=mask)
-        return self.head(x)
-
-    def step(self, ids: Tensor, past: list[KVCache] | None, source: list[KVCache]) -> tuple[Tensor, list[KVCache]]:
-        """The next target words (b, new) to logits, and the memories to go on from, one per layer."""
-        position_ids = next_position_ids(past[0] if past else None, ids.shape[1])
-        x, kept = decoder_step(self.decoder, self._embed(ids, position_ids), past, source, position_ids)
-        return self.head(x), kept
-
-    def head(self, states: Tensor) -> Tensor:
-        return F.linear(states, self.embed.weight, self.bias)
-
-    def _embed(self, ids: Tensor, position_ids: PositionIds) -> Tensor:
-        return self.dropout(self.positions.embed(self.scale * self.embed(ids), position_ids))
-
-    def _attention(self) -> MultiHeadAttention:
-        return MultiHeadAttention(self.config.dim, self.config.heads)
-
-    def _feed(self) -> FeedForward:
-        return FeedForward(self.config.dim, self.config.hidden, activation=activation(self.config.activation))
-
-    def _encoder_block(self) -> EncoderBlock:
-        return EncoderBlock(self._attention(), self._feed(), residual=PostNorm, dropout=self.config.dropout)
-
-    def _decoder_block(self) -> DecoderBlock:
-        own, source, feed = self._attention(), self._attention(), self._feed()
-        return DecoderBlock(own, source, feed, residual=PostNorm, dropout=self.config.dropout)
-
-    def _start(self) -> None:
-        """Xavier, as Marian does; embeddings of length about one before they are scaled up."""
+    def _init_weights(self) -> None:
+        """Xavier for matrices, as in Marian. Embeddings have a norm of about 1 before they are scaled up."""
         nn.init.normal_(self.embed.weight, std=self.config.dim**-0.5)
         for module in self.modules():
             if isinstance(module, nn.Linear):

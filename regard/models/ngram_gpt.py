@@ -1,69 +1,79 @@
-"""A GPT that is told its last words as pairs, triples, ...: `regard.models.gpt` with `regard.layers.NGramEmbedding`.
+"""A GPT that embeds n-grams of tokens too: `regard.models.gpt` with `regard.layers.ngram_embedding`.
 
     h_0 = E[w_t] + Σ_k E_k[w_{t-k+1} .. w_t] + P        the rest as in GPT; the head is tied with E alone
 
-Tables cost no products, so a step is hardly slower, and what neighbours say is known from the first layer on.
+Table lookups need no matrix products, so a step is hardly slower, and the first layer already knows the neighbours.
 
-With `cuts` the head is an adaptive softmax (Grave et al. 2017, Efficient softmax approximation for GPUs), which is for
-large vocabularies of whole words, numbered by how frequent they are: (2000, 8000) makes three groups, the frequent
-words and one entry for each of the others, which have half and a quarter of the width. It is exact: chances sum to one.
+With `cutoffs` the head is an adaptive softmax (Grave et al. 2017, Efficient softmax approximation for GPUs), for large
+vocabularies of whole words that are sorted by frequency. Cutoffs (2000, 8000) make three groups: the frequent words,
+and two groups with half and a quarter of the width, which have one entry each among the frequent words. It is exact:
+probabilities sum to one.
 
-    P(w) = P(w | frequent or groups)                      for frequent w
-    P(w) = P(group of w | ...) P(w | group)               else
+    P(w) = P(w | frequent words and groups)               for a frequent w
+    P(w) = P(group of w | ...) P(w | group)               otherwise
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention.masks import Mask
 from regard.attention.token_positions import PositionIds
 from regard.errors import UserError
+from regard.layers.cost_formulas import PartCosts, linear_cost, params_cost
 from regard.layers.ngram_embedding import NGramEmbedding
-from regard.models import gpt
+from regard.models.gpt import GPT, GPTConfig
 
 
 @dataclass(frozen=True)
-class NGramGPTConfig:
-    """`ngrams` is the longest that has a vector; each length has a `table` of so many, at most; `cuts` parts the
-    vocabulary for the head."""
+class NGramGPTConfig(GPTConfig):
+    """Options of GPT and of the n-gram tables.
 
-    dim: int = 256
-    layers: int = 4
-    heads: int = 4
-    hidden: int | None = None
-    mechanism: str = "dot"
+    Attributes:
+        ngrams: Length of the longest n-gram that has an embedding.
+        table_size: Rows of the table of each n-gram length, at most.
+        cutoffs: Where the vocabulary is cut for the adaptive softmax; empty for a plain softmax.
+    """
+
     positions: str = "rotary"
-    dropout: float = 0.0
+    bias: bool = False
     ngrams: int = 3
-    table: int = 16_384
-    cuts: tuple[int, ...] = ()
-
-    def build(self, vocab: int) -> NGramGPT:
-        shape = {name: getattr(self, name) for name in ("dim", "layers", "heads", "hidden", "mechanism", "positions")}
-        config = gpt.GPTConfig(vocab, **shape, bias=False, dropout=self.dropout)
-        return NGramGPT(config, self.ngrams, self.table, self.cuts)
+    table_size: int = 16_384
+    cutoffs: tuple[int, ...] = ()
 
 
-class NGramGPT(gpt.GPT):
+class NGramGPT(GPT):
+    """Causal Transformer language model with n-gram embeddings.
+
+    Args:
+        vocab_size: Size of the vocabulary.
+        config: The options; or pass fields of `NGramGPTConfig` as keywords.
+    """
+
     config_class = NGramGPTConfig
+    config: NGramGPTConfig
 
-    def __init__(self, config: gpt.GPTConfig, ngrams: int, table: int, cuts: tuple[int, ...] = ()):
-        super().__init__(config)
-        if list(cuts) != sorted({c for c in cuts if 0 < c < config.vocab}):
-            raise UserError(f"cuts must rise and lie in the vocabulary of {config.vocab:,}, and {cuts} was given")
-        self.ngrams = NGramEmbedding(config.vocab, config.dim, most=ngrams, table=table)
-        self.reach = ngrams - 1
-        self.adaptive = nn.AdaptiveLogSoftmaxWithLoss(config.dim, config.vocab, cuts, div_value=2.0) if cuts else None
+    def __init__(self, vocab_size: int, config: NGramGPTConfig | None = None, **options: Any):
+        super().__init__(vocab_size, config, **options)
+        c = self.config
+        if list(c.cutoffs) != sorted({cutoff for cutoff in c.cutoffs if 0 < cutoff < vocab_size}):
+            raise UserError(
+                f"cutoffs must be increasing and between 0 and the vocabulary size {vocab_size:,}, not {c.cutoffs}"
+            )
+        self.ngrams = NGramEmbedding(vocab_size, c.dim, most=c.ngrams, table=c.table_size)
+        self.embedding_lookback = c.ngrams - 1
+        self.adaptive = (
+            nn.AdaptiveLogSoftmaxWithLoss(c.dim, vocab_size, c.cutoffs, div_value=2.0) if c.cutoffs else None
+        )
 
-    def words(self, ids: Tensor, before: Tensor | None = None) -> Tensor:
-        return self.embed(ids) + self.ngrams(ids, before)
+    def embed_tokens(self, ids: Tensor, previous_ids: Tensor | None = None) -> Tensor:
+        return self.embed(ids) + self.ngrams(ids, previous_ids)
 
     def head(self, states: Tensor) -> Tensor:
-        """Logits; of an adaptive softmax log P(w), which are such logits too."""
+        """Hidden states (..., dim) to logits (..., vocab); log-probabilities with an adaptive softmax."""
         if self.adaptive is None:
             return super().head(states)
         return self.adaptive.log_prob(states.flatten(0, -2)).view(*states.shape[:-1], -1)
@@ -72,16 +82,30 @@ class NGramGPT(gpt.GPT):
         self,
         ids: Tensor,
         *,
-        mask: Mask | Tensor | None = None,
+        mask: Tensor | None = None,
         position_ids: PositionIds | None = None,
-        places: Tensor | None = None,
+        logits_at: Tensor | None = None,
         targets: Tensor | None = None,
     ) -> Tensor:
-        """As in GPT. With targets (b, n), the words that follow, -log P of each: an adaptive softmax then looks into
-        their groups alone."""
+        """As in GPT.
+
+        With `targets` (b, n), the next tokens, it returns -log P of each (b, n). An adaptive softmax then computes the
+        groups of the targets only.
+        """
         if targets is None:
-            return super().forward(ids, mask=mask, position_ids=position_ids, places=places)
-        states, wanted = self.states(ids, mask=mask, position_ids=position_ids).flatten(0, 1), targets.flatten()
+            return super().forward(ids, mask=mask, position_ids=position_ids, logits_at=logits_at)
+        states = self.hidden_states(ids, mask=mask, position_ids=position_ids).flatten(0, 1)
         if self.adaptive is None:
-            return F.cross_entropy(self.head(states), wanted, reduction="none").view_as(targets)
-        return -self.adaptive(states, wanted).output.view_as(targets)
+            return F.cross_entropy(self.head(states), targets.flatten(), reduction="none").view_as(targets)
+        return -self.adaptive(states, targets.flatten()).output.view_as(targets)
+
+    def cost_parts(self, n: int, m: int) -> PartCosts:
+        yield params_cost("n-grams", self.ngrams)
+        if self.adaptive is None:
+            yield from super().cost_parts(n, m)
+            return
+        yield from self.body_costs(n)
+        yield linear_cost("frequent words and groups", self.adaptive.head, n)
+        for i, (down, up) in enumerate(self.adaptive.tail):  # type: ignore[misc]
+            yield linear_cost(f"group {i + 1}: projection", down, n)
+            yield linear_cost(f"group {i + 1}: words", up, n)

@@ -5,42 +5,41 @@
 
     E: `embed`, one matrix for both sides and the head (3.4)    P: `positions` (3.5)    b: `bias`
 
-Differs from the paper: any mechanism and positions; the head has a bias; `norm="pre"` puts the norms before each part
-and once at the end of each stack, which trains without a careful warm-up. A mechanism that cannot regard another
-sequence is used within each side, and the dot product between them.
+Differences from the paper: any mechanism and positions; the head has a bias; `norm="pre"` puts a norm before each
+sublayer and one at the end of each stack, which trains without a careful warmup. A mechanism that does not support
+cross-attention is used for self-attention only; cross-attention then uses the dot product.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from regard.attention import positions
-from regard.attention.kv_cache import KVCache, next_position_ids
-from regard.attention.masks import Mask
 from regard.attention.mechanisms import MECHANISMS
-from regard.attention.positions import PositionEncoding
-from regard.attention.token_positions import PositionIds
 from regard.config import specs
-from regard.layers import DecoderBlock, EncoderBlock, FeedForward, MultiHeadAttention, PostNorm, PreNorm
+from regard.layers import DecoderBlock, EncoderBlock, FeedForward, MultiHeadAttention
 from regard.layers.dropout import Dropout
-from regard.layers.transformer_blocks import decoder_step
+from regard.layers.norm_placement import LAST_NORMS, RESIDUALS
 from regard.layers.typed_module_list import TypedModuleList
-from regard.models.classifier_output import pick
-
-RESIDUALS = {"pre": PreNorm, "post": PostNorm}
-LAST_NORMS = {"pre": nn.LayerNorm, "post": nn.Identity}
+from regard.models.configured_model import ModelConfig
+from regard.models.encoder_decoder import EncoderDecoder
 
 
 @dataclass(frozen=True)
-class TransformerConfig:
-    """Sizes that a CPU trains; `BASE` is the paper's base model. `decoder_layers` is as many as `layers` where it is
-    not given."""
+class TransformerConfig(ModelConfig):
+    """Sizes that train on a CPU; `BASE` is the paper's base model.
 
-    vocab: int = 8000
+    Attributes:
+        hidden: Width of the feed-forward network.
+        decoder_layers: Number of decoder layers; None for as many as `layers`.
+        norm: "post" (after each sublayer, as in the paper) or "pre".
+    """
+
     dim: int = 256
     hidden: int = 1024
     layers: int = 3
@@ -51,102 +50,67 @@ class TransformerConfig:
     norm: str = "post"
     dropout: float = 0.1
 
-    def build(self, vocab: int) -> Transformer:
-        return Transformer(replace(self, vocab=vocab))
+
+BASE = TransformerConfig(dim=512, hidden=2048, layers=6, heads=8)
+BASE_VOCAB_SIZE = 37_000
 
 
-BASE = TransformerConfig(vocab=37_000, dim=512, hidden=2048, layers=6, heads=8)
+class Transformer(EncoderDecoder[TransformerConfig]):
+    """Encoder-decoder Transformer for translation.
 
+    Args:
+        vocab_size: Size of the vocabulary that both sides share.
+        config: The options; or pass fields of `TransformerConfig` as keywords.
+    """
 
-class Transformer(nn.Module):
     config_class = TransformerConfig
 
-    def __init__(self, config: TransformerConfig):
-        super().__init__()
-        self.config = c = config
-        self.residual = specs.find("norm", c.norm, RESIDUALS)
+    def __init__(self, vocab_size: int, config: TransformerConfig | None = None, **options: Any):
+        super().__init__(config, options)
+        c = self.config
+        residual = specs.find_choice("norm", c.norm, RESIDUALS)
+        cross_mechanism = cross_attention_mechanism(c.mechanism)
         self.scale = c.dim**0.5
-        self.embed = nn.Embedding(c.vocab, c.dim)
-        self.bias = nn.Parameter(torch.zeros(c.vocab))
+        self.embed = nn.Embedding(vocab_size, c.dim)
+        self.bias = nn.Parameter(torch.zeros(vocab_size))
         self.positions = positions.build(c.positions, c.dim, c.heads)
         self.dropout = Dropout(c.dropout)
-        self.encoder = TypedModuleList[EncoderBlock](self._encoder_block() for _ in range(c.layers))
-        self.decoder = TypedModuleList[DecoderBlock](self._decoder_block() for _ in range(c.decoder_layers or c.layers))
+
+        def attention() -> MultiHeadAttention:
+            return MultiHeadAttention(c.dim, c.heads, c.mechanism, positions=self.positions.in_attention)
+
+        def ffn() -> FeedForward:
+            return FeedForward(c.dim, c.hidden, activation=F.relu)
+
+        self.encoder = TypedModuleList[EncoderBlock](
+            EncoderBlock(attention(), ffn(), residual=residual, dropout=c.dropout) for _ in range(c.layers)
+        )
+        self.decoder = TypedModuleList[DecoderBlock](
+            DecoderBlock(
+                attention(),
+                MultiHeadAttention(c.dim, c.heads, cross_mechanism),
+                ffn(),
+                residual=residual,
+                dropout=c.dropout,
+            )
+            for _ in range(c.decoder_layers or c.layers)
+        )
         self.encoder_norm, self.decoder_norm = LAST_NORMS[c.norm](c.dim), LAST_NORMS[c.norm](c.dim)
-        self._start()
+        self._init_weights()
 
-    def forward(
-        self,
-        source: Tensor,
-        target: Tensor,
-        *,
-        source_mask: Tensor | None = None,
-        target_mask: Tensor | None = None,
-        places: Tensor | None = None,
-    ) -> Tensor:
-        """source (b, m), target (b, n) to logits of the next target word (b, n, vocab), or (k, vocab) of some places
-        only, counted through all rows. Masks: True for what is real."""
-        read = self.read(self.encode(source, mask=source_mask), mask=source_mask)
-        return self.decode(target, read, mask=target_mask, places=places)
+    def _init_weights(self) -> None:
+        """Xavier for matrices, as in tensor2tensor. Embeddings have a norm of about 1 before they are scaled up.
 
-    def encode(self, ids: Tensor, *, mask: Mask | Tensor | None = None) -> Tensor:
-        """What is known at each place of the source, (b, m, dim)."""
-        x = self._embed(ids, range(ids.shape[1]))
-        for layer in self.encoder:
-            x = layer(x, mask=mask)
-        return self.encoder_norm(x)
-
-    def read(self, states: Tensor, *, mask: Tensor | None = None) -> list[KVCache]:
-        """The source as each decoder layer regards it: read once, for all steps."""
-        return [layer.cross_attention.project_kv(states, mask=mask) for layer in self.decoder]
-
-    def decode(
-        self,
-        ids: Tensor,
-        source: list[KVCache],
-        *,
-        mask: Mask | Tensor | None = None,
-        places: Tensor | None = None,
-    ) -> Tensor:
-        """All target places at once, (b, n) to (b, n, vocab)."""
-        x = self._embed(ids, range(ids.shape[1]))
-        for layer, memory in zip(self.decoder, source, strict=True):
-            x = layer(x, memory, mask=mask)
-        return self.head(self.decoder_norm(pick(x, places)))
-
-    def step(self, ids: Tensor, past: list[KVCache] | None, source: list[KVCache]) -> tuple[Tensor, list[KVCache]]:
-        """The next target words (b, new) to logits, and the memories to go on from, one per layer."""
-        position_ids = next_position_ids(past[0] if past else None, ids.shape[1])
-        x, kept = decoder_step(self.decoder, self._embed(ids, position_ids), past, source, position_ids)
-        return self.head(self.decoder_norm(x)), kept
-
-    def head(self, states: Tensor) -> Tensor:
-        return F.linear(states, self.embed.weight, self.bias)
-
-    def _embed(self, ids: Tensor, position_ids: PositionIds) -> Tensor:
-        return self.dropout(self.positions.embed(self.scale * self.embed(ids), position_ids))
-
-    def _attention(self, mechanism: str, place: PositionEncoding | None) -> MultiHeadAttention:
-        return MultiHeadAttention(self.config.dim, self.config.heads, mechanism, positions=place)
-
-    def _feed(self) -> FeedForward:
-        return FeedForward(self.config.dim, self.config.hidden, activation=F.relu)
-
-    def _encoder_block(self) -> EncoderBlock:
-        c, inside = self.config, self.positions if self.positions.inside else None
-        own = self._attention(c.mechanism, inside)
-        return EncoderBlock(own, self._feed(), residual=self.residual, dropout=c.dropout)
-
-    def _decoder_block(self) -> DecoderBlock:
-        c, inside = self.config, self.positions if self.positions.inside else None
-        crosses = specs.find("mechanism", specs.parse(c.mechanism)[0], MECHANISMS).supports_cross_attention
-        own, source = self._attention(c.mechanism, inside), self._attention(c.mechanism if crosses else "dot", None)
-        return DecoderBlock(own, source, self._feed(), residual=self.residual, dropout=c.dropout)
-
-    def _start(self) -> None:
-        """Embeddings of length about one before they are scaled up; Xavier for the rest, as tensor2tensor does."""
+        A mechanism initializes its own projections.
+        """
         nn.init.normal_(self.embed.weight, std=self.config.dim**-0.5)
         for name, module in self.named_modules():
             if isinstance(module, nn.Linear) and ".mechanism." not in name:
                 nn.init.xavier_uniform_(module.weight)
                 nn.init.zeros_(module.bias)
+
+
+def cross_attention_mechanism(mechanism: str) -> str:
+    """The mechanism for cross-attention: "dot" where the given one does not support it."""
+    name, _ = specs.parse_spec(mechanism)
+    return mechanism if MECHANISMS.find(name).supports_cross_attention else "dot"

@@ -14,7 +14,7 @@ from regard.inspect import attention_maps, record, token_attribution
 from regard.models import han, self_attentive
 from regard.models.ensemble import Ensemble
 from regard.tasks.base_run import Run
-from regard.tasks.classify.objective import Classify, DocumentBatch
+from regard.tasks.classify.objective import ClassifyObjective, DocumentBatch
 from regard.tasks.train import train
 from regard.testing import check_model
 
@@ -89,7 +89,7 @@ def test_from_the_file_to_the_picture(tmp_path: Path):
     texts = [f"a {word} day number {i}" for i in range(40) for word in ("lovely", "dreadful")]
     table = Table(texts, ["good", "bad"] * 40, [], "f", 80)
     settings = {
-        "members": 2,
+        "ensemble_size": 2,
         "model": {"embed": 12, "hidden": 8, "attention": 8, "ngrams": 2, "table": 50},
         "train": {"steps": 40, "lr": 0.02},
     }
@@ -104,7 +104,7 @@ def test_from_the_file_to_the_picture(tmp_path: Path):
         "classify",
         table,
         out=tmp_path / "more",
-        origin=tmp_path / "run",
+        warm_start=tmp_path / "run",
         settings=settings | {"train": {"steps": 1}},
         progress=False,
     )
@@ -123,8 +123,8 @@ def test_one_run_starts_each_member(tmp_path: Path):
         "classify",
         table,
         out=tmp_path / "two",
-        origin=tmp_path / "one",
-        settings=shape | {"members": 2},
+        warm_start=tmp_path / "one",
+        settings=shape | {"ensemble_size": 2},
         progress=False,
     )
     for i in (0, 1):
@@ -136,6 +136,6 @@ def test_one_run_starts_each_member(tmp_path: Path):
 def test_what_is_fitted_does_not_vote(tmp_path: Path):
     table = Table(["good day", "bad day"] * 10, ["good", "bad"] * 10, [], "f", 20)
     with pytest.raises(UserError, match="leave them out"):
-        train("classify", table, model="nb-svm", out=tmp_path / "r", settings={"members": 3})
+        train("classify", table, model="nb-svm", out=tmp_path / "r", settings={"ensemble_size": 3})
     with pytest.raises(UserError, match="1 or more"):
-        train("classify", table, model="han", out=tmp_path / "r", settings={"members": 0})
+        train("classify", table, model="han", out=tmp_path / "r", settings={"ensemble_size": 0})

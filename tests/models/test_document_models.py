@@ -109,10 +109,10 @@ def test_a_long_document_ends_as_one_place_of_the_language_cnn():
 
 
 def test_kim_cnn_takes_the_greatest_over_all_windows_that_hold_a_word():
-    model = kim_cnn.KimCNNConfig(5, maps=4, widths="3", dropout=0.0).build(VOCAB, CLASSES)
+    model = kim_cnn.KimCNNConfig(5, filters=4, kernel_sizes="3", dropout=0.0).build(VOCAB, CLASSES)
     ids, mask, _ = batch(2, 6)
     x = F.pad(model.embedding(ids[:1, :2]), (0, 0, 2, 2))[0]  # two words, two zeros on either side
-    (window,) = model.windows
+    (window,) = model.convs
     assert isinstance(window, torch.nn.Conv1d)
     assert window.bias is not None
     c = torch.stack([torch.relu((window.weight * x[i : i + 3].T).sum((1, 2)) + window.bias) for i in range(4)])
@@ -122,15 +122,15 @@ def test_kim_cnn_takes_the_greatest_over_all_windows_that_hold_a_word():
 @pytest.mark.parametrize("widths", ["", "3,x", "0"])
 def test_kim_cnn_says_what_widths_are(widths: str):
     with pytest.raises(UserError, match="such as 3,4,5"):
-        kim_cnn.KimCNNConfig(widths=widths).build(VOCAB, CLASSES)
+        kim_cnn.KimCNNConfig(kernel_sizes=widths).build(VOCAB, CLASSES)
 
 
 def test_the_last_states_are_those_after_the_last_word_of_each_direction():
     model = bilstm.BiLSTMConfig(13, 7, pool="last", dropout=0.0).build(VOCAB, CLASSES)
     ids, mask, _ = batch(4, 9)
     x = model.embedding(ids[:1, :4])
-    _, (onward, _) = model.read.onward(x)
-    _, (back, _) = model.read.back(x.flip(1))
+    _, (onward, _) = model.rnn.onward(x)
+    _, (back, _) = model.rnn.back(x.flip(1))
     torch.testing.assert_close(model(ids, mask).logits[:1], model.head(torch.cat((onward[0], back[0]), -1)))
 
 
@@ -178,7 +178,7 @@ def test_context_han_reads_as_its_equations_say():
     ids = torch.randint(6, VOCAB, (1, 6))
     sentences = torch.tensor([[0, 0, 1, 2, 2, 2]])
     h = [
-        model.read_words(model.embedding(ids[:, sentences[0] == i]), (sentences == i).sum(1))[0] for i in range(3)
+        model.word_rnn(model.embedding(ids[:, sentences[0] == i]), (sentences == i).sum(1))[0] for i in range(3)
     ]  # (words, 14) of each
 
     def read(pool: context_han.ContextPool, order: list[int]) -> dict[int, Tensor]:
@@ -191,9 +191,9 @@ def test_context_han_reads_as_its_equations_say():
             done[i] = scores.softmax(0) @ h[i]
         return done
 
-    onward, back = read(model.onward, [0, 1, 2]), read(model.back, [2, 1, 0])
+    onward, back = read(model.forward_pool, [0, 1, 2]), read(model.backward_pool, [2, 1, 0])
     s = torch.stack([torch.cat((onward[i], back[i])) for i in range(3)])[None]
-    v = model.sentences(model.read_sentences(s, torch.tensor([3])))[0][:, 0]
+    v = model.sentence_pool(model.sentence_rnn(s, torch.tensor([3])))[0][:, 0]
     wanted = model.head(v)
     torch.testing.assert_close(model(ids, torch.ones(1, 6, dtype=torch.bool), sentences).logits, wanted)
 
@@ -213,9 +213,9 @@ def test_only_context_han_reads_a_sentence_in_the_light_of_the_others():
                 model(words, mask, sentences)
             for m in attention_maps(recording, 0, {"tokens": 10, "sentences": 2}):
                 seen[type(model).__name__, m.layer, name] = m.weights[0]
-    plain = [seen["HAN", "words.attend", name] for name in ("before", "after")]
-    onward = [seen["ContextHAN", "onward.attend", name] for name in ("before", "after")]
-    back = [seen["ContextHAN", "back.attend", name] for name in ("before", "after")]
+    plain = [seen["HAN", "word_pool.attend", name] for name in ("before", "after")]
+    onward = [seen["ContextHAN", "forward_pool.attend", name] for name in ("before", "after")]
+    back = [seen["ContextHAN", "backward_pool.attend", name] for name in ("before", "after")]
     torch.testing.assert_close(plain[0][1], plain[1][1])
     assert (onward[0][1] - onward[1][1]).abs().max() > 1e-3
     torch.testing.assert_close(back[0][1], back[1][1])  # the last sentence has nothing after it
@@ -278,7 +278,7 @@ SMALL = {
     "self-attentive": {"embed": 16, "hidden": 12, "attention": 12, "hops": 3, "penalty": 0.1, "features": 16},
     "bilstm": {"embed": 16, "hidden": 12},
     "cnn": {"dim": 24, "layers": 3},
-    "kim-cnn": {"embed": 16, "maps": 8},
+    "kim-cnn": {"embed": 16, "filters": 8},
     "gated-cnn": {"dim": 16, "layers": 2},
     "context-han": {"embed": 16, "hidden": 12, "attention": 12},
     "nb-svm": {},
@@ -369,7 +369,7 @@ def test_nb_svm_weighs_by_the_log_count_ratio():
     """By hand: good, film and bad have p = (3, 2, 1) and q = (1, 2, 3), so that r = (log 3, 0, -log 3): a word of both
     classes alike is silent, however it is fitted."""
     texts, labels = ["good film", "good good", "bad film", "bad"], np.array([1, 1, 0, 0])
-    model = nb_svm.NBSVMConfig(ngrams=1, min_documents=1).fit(texts, labels, 2, 0)
+    model = nb_svm.NBSVMConfig(ngrams=1, min_df=1).fit(texts, labels, 2, 0)
     at = model.vectorizer.vocabulary_
     assert model.weight[1, at["film"]] == 0
     assert model.weight[1, at["good"]] > 0 > model.weight[1, at["bad"]]

@@ -23,7 +23,7 @@ def trained(out: Path, **more):
     return train("classify", TABLE, model="han", out=out, settings=settings, progress=False)
 
 
-@pytest.mark.parametrize("more", [{"word_shape": 4}, {"word_shape": 4, "ngrams": 2, "table": 50, "ngram_dropout": 0.0}])
+@pytest.mark.parametrize("more", [{"word_shape": 4}, {"word_shape": 4, "ngrams": 2, "table_size": 50, "ngram_dropout": 0.0}])
 def test_learns_from_capitals(more: dict, tmp_path: Path):
     run = trained(tmp_path / "run", **more)
     for one in (run, Run.load(tmp_path / "run")):
@@ -59,7 +59,7 @@ def test_n_grams_are_counted_of_words_however_they_are_written():
     starts, labels = np.array([0, 3, 6]), np.eye(2)
     tables = []
     for ids in (words, written):
-        model = han.HANConfig(embed=8, hidden=8, attention=8, word_shape=4, ngrams=2, table=20).build(20, 2)
+        model = han.HANConfig(embed=8, hidden=8, attention=8, word_shape=4, ngrams=2, table_size=20).build(20, 2)
         model.fit_training_data(ids, starts, labels)
         assert model.ngrams is not None
         tables.append(model.ngrams.keys)

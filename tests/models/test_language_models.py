@@ -30,7 +30,7 @@ def shaken(model: nn.Module) -> nn.Module:
 
 MODELS = {
     "gpt": lambda: gpt.GPTConfig(dim=20, layers=2, heads=2).build(V),
-    "cnn": lambda: causal_cnn.CausalCNNConfig(dim=19, layers=5, width=3, cycle=2).build(V),
+    "cnn": lambda: causal_cnn.CausalCNNConfig(dim=19, layers=5, kernel_size=3, dilation_cycle=2).build(V),
     "bert": lambda: bert.BERTConfig(dim=20, hidden=29, layers=2, heads=2, positions="rotary").build(V),
     "preln-bert": lambda: preln_bert.PreLNBERTConfig(dim=20, hidden=29, layers=2, heads=2).build(V),
     "birnn": lambda: birnn.BiRNNConfig(dim=19, hidden=17, layers=2).build(V),
@@ -101,8 +101,8 @@ def test_a_blank_comes_from_both_sides():
     model, ids = shaken(birnn.BiRNNConfig(dim=19, hidden=17, cell="gru").build(V)), text(2)
     with torch.no_grad():
         x = model.embed(ids)
-        onward = model.read.onward(x[:, :4])[0][:, -1]
-        back = model.read.back(x[:, 5:].flip(1))[0][:, -1]
+        onward = model.rnn.onward(x[:, :4])[0][:, -1]
+        back = model.rnn.back(x[:, 5:].flip(1))[0][:, -1]
         state = model.before(onward) + model.after(back)
         wanted = state @ model.embed.weight.T + model.bias
         torch.testing.assert_close(model(ids)[:, 4], wanted, rtol=1e-5, atol=1e-5)
@@ -115,7 +115,7 @@ def test_a_blank_among_some_words_is_a_blank_among_all():
     with torch.no_grad():
         exact = nn.functional.cross_entropy(model(ids).flatten(0, 1), wanted, reduction="none")
         told = {"places": places, "targets": wanted}
-        every = model(ids, **told, others=torch.arange(V), weight=torch.zeros(V))
+        every = model(ids, **told, negatives=torch.arange(V), log_weights=torch.zeros(V))
         torch.testing.assert_close(every, exact, rtol=1e-5, atol=1e-5)
         frequent, drawn = 5, 7
         sums = torch.zeros_like(exact)
@@ -123,7 +123,7 @@ def test_a_blank_among_some_words_is_a_blank_among_all():
             rest = torch.randperm(V - frequent, generator=torch.Generator().manual_seed(i))[:drawn]
             others = torch.cat((torch.arange(frequent), frequent + rest))
             weight = torch.where(others < frequent, 0.0, torch.tensor((V - frequent) / drawn).log())
-            sums += (model(ids, **told, others=others, weight=weight) - exact).exp()  # Z of these over Z of all
+            sums += (model(ids, **told, negatives=others, log_weights=weight) - exact).exp()  # Z of these over Z of all
         torch.testing.assert_close(sums / 4000, torch.ones_like(sums), rtol=0.05, atol=0.05)
 
 
@@ -139,7 +139,7 @@ def test_the_future_is_not_seen(name):
 def test_how_far_the_cnn_sees():
     """With filters of width 3 and reaches 1 2 1 2 1: 1 + 2 · 7 words."""
     model = shaken(MODELS["cnn"]())
-    assert model.sees == 15
+    assert model.context_size == 15
     changed = changed_at(model, 0, 20)
     assert changed[:15].all()
     assert not changed[15:].any()
@@ -171,7 +171,7 @@ def test_pre_norm_keeps_the_contract():
 
 @pytest.mark.parametrize(
     "config",
-    [birnn.BiRNNConfig(hidden=0), birnn.BiRNNConfig(cell="rnn"), causal_cnn.CausalCNNConfig(layers=0), causal_cnn.CausalCNNConfig(width=0)],
+    [birnn.BiRNNConfig(hidden=0), birnn.BiRNNConfig(cell="rnn"), causal_cnn.CausalCNNConfig(layers=0), causal_cnn.CausalCNNConfig(kernel_size=0)],
 )
 def test_sizes_that_cannot_be_meant(config):
     with pytest.raises(UserError):

@@ -35,7 +35,7 @@ LABELS = np.eye(2)[[1, 1, 0, 0]]
 
 
 def filled(**settings: int) -> NGramLogRatios:
-    layer = NGramLogRatios(VOCAB, 2, table=40, most=2, **settings)
+    layer = NGramLogRatios(VOCAB, 2, table_size=40, most=2, **settings)
     layer.fill(*flat(TEXTS), LABELS)
     return layer.eval()
 
@@ -63,7 +63,7 @@ def test_a_pair_does_not_reach_into_the_next_text():
 
 def test_training_never_uses_what_the_document_itself_adds():
     """The ratios a document is trained with do not change when its own label does."""
-    layer, other = NGramLogRatios(VOCAB, 2, table=40, dropout=0.0), NGramLogRatios(VOCAB, 2, table=40, dropout=0.0)
+    layer, other = NGramLogRatios(VOCAB, 2, table_size=40, dropout=0.0), NGramLogRatios(VOCAB, 2, table_size=40, dropout=0.0)
     turned = LABELS.copy()
     turned[0] = turned[0][::-1]
     layer.fill(*flat(TEXTS), LABELS)
@@ -104,23 +104,23 @@ def test_counts_are_those_of_a_plain_count(found: list[list[int]]):
 
 
 def test_the_most_frequent_are_kept():
-    layer = NGramLogRatios(VOCAB, 2, table=2, most=2)
+    layer = NGramLogRatios(VOCAB, 2, table_size=2, most=2)
     layer.fill(*flat(TEXTS), LABELS)
     assert layer.keys.tolist() == [7, 8]  # three texts each, as 9, which is later; not the pair of two texts
 
 
 def test_impossible_settings_are_refused():
     with pytest.raises(UserError, match="too many to number"):
-        NGramLogRatios(10**7, 2, table=10, most=3)
+        NGramLogRatios(10**7, 2, table_size=10, most=3)
     with pytest.raises(UserError, match="2 folds or more"):
-        NGramLogRatios(VOCAB, 2, table=10, folds=1)
+        NGramLogRatios(VOCAB, 2, table_size=10, folds=1)
     with pytest.raises(RuntimeError, match="not counted"):
-        NGramLogRatios(VOCAB, 2, table=10).train()(*padded(TEXTS))
+        NGramLogRatios(VOCAB, 2, table_size=10).train()(*padded(TEXTS))
 
 
 @pytest.mark.parametrize(
     "config",
-    [ngram_attention.NGramAttentionConfig(embed=7, attention=5, table=40), han.HANConfig(embed=5, hidden=4, ngrams=3, table=40)],
+    [ngram_attention.NGramAttentionConfig(embed=7, attention=5, table_size=40), han.HANConfig(embed=5, hidden=4, ngrams=3, table_size=40)],
 )
 def test_models_with_ngrams_keep_the_contract(config: ngram_attention.NGramAttentionConfig | han.HANConfig):
     torch.manual_seed(0)
@@ -136,7 +136,7 @@ def test_models_with_ngrams_keep_the_contract(config: ngram_attention.NGramAtten
 
 
 def test_ngram_attention_starts_as_naive_bayes():
-    model = ngram_attention.NGramAttentionConfig(table=40, ngrams=2).build(VOCAB, 2)
+    model = ngram_attention.NGramAttentionConfig(table_size=40, ngrams=2).build(VOCAB, 2)
     model.fit_training_data(*flat(TEXTS), LABELS)
     ids, mask = padded(TEXTS)
     ratios = model.eval().ngrams(ids, mask)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from regard.data import tokenizer
-from regard.data.qa_pages import build_passage
+from regard.data.qa_passages import build_passage
 from regard.inspect import record
 from regard.models import span_reader
 from regard.tasks.recall.extractive_qa import collate, pointed, read
@@ -40,8 +40,8 @@ def test_padding_is_invisible():
 def test_what_is_pointed_at_is_a_span_of_the_sentence():
     for found, made in zip(read(model(), PAGES), PAGES, strict=True):
         assert made.start <= found.first <= found.last < len(made)
-        assert found.text in "".join(made.pieces)
-        assert len(found.weights) == len(made.pieces)
+        assert found.text in "".join(made.words)
+        assert len(found.weights) == len(made.words)
         assert 0 < found.chance < 1
 
 
@@ -63,4 +63,4 @@ def test_pointing_is_recorded_as_attention():
     made = model()
     with record(made) as seen, torch.no_grad():
         pointed(made, collate(PAGES[:1]))
-    assert seen["point.attend"].shape == (1, 1, 2, len(PAGES[0]))
+    assert seen["span_pool.attend"].shape == (1, 1, 2, len(PAGES[0]))

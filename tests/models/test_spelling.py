@@ -13,7 +13,7 @@ from regard.errors import UserError
 from regard.layers.subword_embedding import LENGTHS, MOST, SubwordEmbedding, buckets, spelt
 from regard.models import birnn
 from regard.tasks import warm_start
-from regard.tasks.build_settings import resolve
+from regard.tasks.build_settings import build_settings
 
 ROWS = 997
 
@@ -102,27 +102,27 @@ def test_a_classifier_starts_from_words_with_their_letters(cell: str, partner: s
     settings = {
         "objective": "blank",
         "corruption": {"sampled": 6},
-        "tokenizer": {"kind": "words", "vocab": 40},
-        "data": {"block": 16, "batch_tokens": 128},
+        "tokenizer": {"kind": "words", "vocab_size": 40},
+        "data": {"block_size": 16, "batch_tokens": 128},
         "model": {"name": "birnn", "dim": 8, "hidden": 6, "cell": cell, "subword_buckets": 64},
     }
     run = regard.train("language", text, settings=settings, steps=20, out=tmp_path / "words", progress=False)
     again = regard.load(tmp_path / "words")
     assert (again.model.subwords.runs > 0).any(1)[6:].all()
     assert run.fill("the [MASK] danced") == again.fill("the [MASK] danced")
-    tree = {"origin": str(run.folder), "data": {"train": str(reviews)}}
-    chosen = resolve("classify", warm_start.adopt("classify", tree))
+    tree = {"warm_start": str(run.folder), "data": {"train": str(reviews)}}
+    chosen = build_settings("classify", warm_start.adopt_settings("classify", tree))
     assert chosen.model_name == partner
-    net = chosen.model.build(run.config["vocab"], 2)
-    account = warm_start.transfer(net, chosen)
+    net = chosen.model.build(run.config["vocab_size"], 2)
+    account = warm_start.transfer_weights(net, chosen)
     assert "embedding.weight" in account.loaded
     assert not any("subwords" in name for name in account.skipped)
-    every = torch.arange(1, run.config["vocab"])
-    torch.testing.assert_close(net.embedding(every), run.model.look_up(every))
+    every = torch.arange(1, run.config["vocab_size"])
+    torch.testing.assert_close(net.embedding(every), run.model.embed_tokens(every))
     more = {key: value for key, value in settings.items() if key != "tokenizer"}
-    given = {"origin": run.folder, "steps": 1, "out": tmp_path / "more", "progress": False}
+    given = {"warm_start": run.folder, "steps": 1, "out": tmp_path / "more", "progress": False}
     begun = regard.train("language", text, settings=more, **given)
-    assert any("subwords" in name for name in begun.config["origin"]["loaded"])
+    assert any("subwords" in name for name in begun.config["warm_start"]["loaded"])
 
 
 def test_rows_must_be_some():

@@ -141,7 +141,7 @@ def test_transformer_by_steps_equals_all_at_once_and_padding_is_invisible(mechan
     mask = torch.arange(M)[None] < torch.tensor([M, 5, 2])[:, None]
     with torch.no_grad():
         want = model(source, target, source_mask=mask)
-        read = model.read(model.encode(source, mask=mask), mask=mask)
+        read = model.project_source(model.encode(source, mask=mask), mask=mask)
         past, got = None, []
         for t in range(N):
             logits, past = model.step(target[:, t : t + 1], past, read)
@@ -190,9 +190,9 @@ def test_bert_padding_and_batch_mates_are_invisible(mechanism):
     model = shake(bert.BERT(config))
     ids, mask = words(M), torch.arange(M)[None] < torch.tensor([M, 5, 2])[:, None]
     with torch.no_grad():
-        states = model.states(ids, mask=mask)
-        close(states[1:2, :5], model.states(ids[1:2, :5]))
-        assert model.words(states[mask]).shape == (int(mask.sum()), V)
+        states = model.hidden_states(ids, mask=mask)
+        close(states[1:2, :5], model.hidden_states(ids[1:2, :5]))
+        assert model.token_logits(states[mask]).shape == (int(mask.sum()), V)
 
 
 def test_every_parameter_gets_a_gradient():
@@ -209,7 +209,7 @@ def test_every_parameter_gets_a_gradient():
         ),
         "marian": (marian.Marian(marian.MarianConfig(V, 12, 20, 2, 1, 2)), lambda m: m(ids, target).square().sum()),
         "t5": (
-            t5.T5(t5.T5Config(V, 12, 20, 2, 1, 2, 5, gated=True, tied=False)),
+            t5.T5(t5.T5Config(V, 12, 20, 2, 1, 2, 5, gated_ffn=True, tied_head=False)),
             lambda m: m(ids, target).square().sum(),
         ),
     }

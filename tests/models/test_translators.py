@@ -43,7 +43,7 @@ def test_step_by_step_equals_all_at_once(way):
     model = built(**way)
     with torch.no_grad():
         whole = model(SOURCE, TARGET, source_mask=MASK)
-        source, state = model.read(model.encode(SOURCE, mask=MASK), mask=MASK)
+        source, state = model.project_source(model.encode(SOURCE, mask=MASK), mask=MASK)
         for t in range(TARGET.shape[1]):
             logits, state = model.step(TARGET[:, t], source, state, t)
             torch.testing.assert_close(logits, whole[:, t], atol=1e-5, rtol=1e-5)
@@ -55,7 +55,7 @@ def test_beams_are_queries_of_one_row(way):
     model = built(**way)
     with torch.no_grad():
         twice = torch.arange(3).repeat_interleave(2)
-        source, start = model.read(model.encode(SOURCE, mask=MASK), mask=MASK)
+        source, start = model.project_source(model.encode(SOURCE, mask=MASK), mask=MASK)
         state = tuple(part[:, twice] for part in start)
         words = torch.tensor([20, 21, 22, 23, 24, 25])
         folded, _ = model.step(words, source, state, 0)
@@ -99,7 +99,7 @@ def test_some_places_only():
     model = built()
     with torch.no_grad():
         whole = model(SOURCE, TARGET, source_mask=MASK)
-        some = model(SOURCE, TARGET, source_mask=MASK, places=torch.tensor([1, 5, 11]))
+        some = model(SOURCE, TARGET, source_mask=MASK, logits_at=torch.tensor([1, 5, 11]))
     torch.testing.assert_close(some, whole.flatten(0, 1)[[1, 5, 11]])
 
 

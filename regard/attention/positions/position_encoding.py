@@ -1,8 +1,8 @@
-"""What every kind of position offers. Each does one of three things and leaves the other two alone:
+"""Base class of all position encodings. Each kind implements one of three methods:
 
-embed    adds something to the embeddings at the model's input
-rotate   turns queries and keys before they are compared
-bias     adds something to the scores
+embed    adds a vector to the embeddings at the input of the model
+rotate   rotates queries and keys before they are compared
+bias     adds a number to the scores
 """
 
 from __future__ import annotations
@@ -17,14 +17,23 @@ from regard.config.validation import check_positive
 
 
 class PositionEncoding(nn.Module):
-    """One per model (embed) or one shared by its layers (rotate, bias). `dim` is the model's width, `heads` its
-    heads."""
+    """Position encoding of a model: one at its input (embed), or one that its attention layers share (rotate, bias).
+
+    Class attributes:
+        name: Name in settings and on the command line.
+        title: Readable name for `regard list`.
+        kind: "none", "embed", "rotate" or "bias".
+        distance_only: Whether the bias depends on key - query only, so that window kernels compute it once.
+
+    Args:
+        dim: Width of the model.
+        heads: Number of heads.
+    """
 
     name: ClassVar[str]
     title: ClassVar[str]
     kind: ClassVar[Literal["none", "embed", "rotate", "bias"]]
-    by_distance: ClassVar[bool] = False
-    """Whether the bias depends on key - query alone, so that a band of scores needs it only once."""
+    distance_only: ClassVar[bool] = False
 
     def __init__(self, dim: int, heads: int):
         super().__init__()
@@ -32,25 +41,25 @@ class PositionEncoding(nn.Module):
         self.dim, self.heads = dim, heads
 
     @property
-    def inside(self) -> bool:
-        """Whether they act inside attention, and so must be given to every layer."""
-        return self.kind in ("rotate", "bias")
+    def in_attention(self) -> PositionEncoding | None:
+        """Itself if attention layers apply it (rotate, bias); None if it acts on the embeddings only."""
+        return self if self.kind in ("rotate", "bias") else None
 
-    def check_width(self, key_width: int) -> None:
-        """Whether queries and keys of this width can be turned; an error says what could."""
+    def check_key_width(self, key_width: int) -> None:
+        """Raise UserError if queries and keys of this width cannot be rotated."""
 
     def embed(self, x: Tensor, position_ids: PositionIds) -> Tensor:
-        """Embeddings (b, n, dim) that know where they stand."""
+        """Add positions to embeddings (b, n, dim)."""
         return x
 
     def rotate(self, x: Tensor, position_ids: PositionIds) -> Tensor:
-        """Queries or keys (b, h, n, d), turned by where they stand."""
+        """Rotate queries or keys (b, h, n, d) by their positions."""
         return x
 
     def bias(self, q_pos: PositionIds, k_pos: PositionIds) -> Tensor | None:
-        """What is added to the scores, broadcastable to (b, h, q, k)."""
+        """Bias that is added to the scores; broadcasts to (b, h, q, k)."""
         return None
 
-    def on(self, position_ids: PositionIds) -> Callable[[PositionIds, PositionIds], Tensor | None]:
-        """`bias` for some of these places, which are counted from the first: on a picture, through its rows."""
+    def bias_fn(self, position_ids: PositionIds) -> Callable[[PositionIds, PositionIds], Tensor | None]:
+        """`bias` for subsets of these positions, given as indices. On a grid they are counted row by row."""
         return self.bias

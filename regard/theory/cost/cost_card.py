@@ -1,4 +1,4 @@
-"""The cost card of a layer or a model: every figure by formula and counted on the computation itself, side by side."""
+"""The cost card of a layer or a model: every number by formula, and counted on the computation itself, side by side."""
 
 from __future__ import annotations
 
@@ -9,24 +9,50 @@ import torch
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from regard.attention.kv_cache import KVCache
+from regard.layers.attention_pooling import AttentionPooling
+from regard.layers.bidirectional_rnn import BidirectionalRNN
+from regard.layers.cost_formulas import (
+    PartCost,
+    attention_cost,
+    birnn_costs,
+    conv_cost,
+    encoder_block_costs,
+    ffn_costs,
+    num_params,
+    params_cost,
+    pooling_cost,
+    rnn_costs,
+)
 from regard.layers.multi_head_attention import MultiHeadAttention
-from regard.theory.cost.classifier_formulas import NAMERS, SENTENCE
-from regard.theory.cost.image_formulas import SEERS
-from regard.theory.cost.language_formulas import WRITERS
-from regard.theory.cost.layer_formulas import Item, layer_items
+from regard.layers.transformer_blocks import EncoderBlock, FeedForward
+from regard.models.ensemble import Ensemble
+from regard.models.sentence_groups import SENTENCE_LENGTH
+from regard.models.span_reader import SpanReader
+from regard.theory.cost.reference_layers import CausalConv
 from regard.theory.cost.trace import Trace
 
-CLOSE = 0.01
+TOLERANCE = 0.01
+"""Relative difference of FLOPs up to which formula and count agree."""
 
 
 @dataclass(frozen=True)
 class CostCard:
-    """formula and counted hold the same keys where both know them. `agrees`: whether parameters are equal and FLOPs
-    within 1 %; None where there is no formula or an operator without a rule."""
+    """The cost of one example.
+
+    Attributes:
+        name: What is costed.
+        sizes: n, the length of the sequence, and m, the length of the source.
+        parts: The cost of each part by formula; None if there is no formula.
+        formula: Totals by formula: params, forward, backward, scores, steps, path, and kv_cache where there is one.
+        counted: The same counted on the computation, and more: activations, products, span, serial.
+        operators: FLOPs of the forward pass by operator.
+        unknown: Operators without a counting rule.
+    """
 
     name: str
     sizes: dict[str, int]
-    items: list[Item] | None
+    parts: list[PartCost] | None
     formula: dict[str, int] | None
     counted: dict[str, int | None]
     operators: dict[str, int]
@@ -34,127 +60,171 @@ class CostCard:
 
     @property
     def agrees(self) -> dict[str, bool | None]:
+        """Whether formula and count agree: parameters exactly, FLOPs within 1 %.
+
+        None where there is no formula, or an operator without a rule.
+        """
         if self.formula is None:
             return {"params": None, "forward": None, "backward": None}
-        near = {}
+        agrees: dict[str, bool | None] = {"params": self.formula["params"] == self.counted["params"]}
         for key in ("forward", "backward"):
-            said, seen = self.formula[key], self.counted[key]
-            near[key] = None if seen is None or self.unknown else abs(said - seen) <= CLOSE * max(1, seen)
-        return {"params": self.formula["params"] == self.counted["params"], **near}
+            expected, counted = self.formula[key], self.counted[key]
+            is_known = counted is not None and not self.unknown
+            agrees[key] = abs(expected - counted) <= TOLERANCE * max(1, counted) if is_known else None
+        return agrees
 
     def as_dict(self) -> dict[str, Any]:
+        """The card as plain data."""
         return {**asdict(self), "agrees": self.agrees}
 
 
-def example_inputs(
-    module: nn.Module, n: int, m: int | None = None, *, batch: int = 1, seed: int = 0
-) -> tuple[tuple, dict[str, Any]]:
-    """Arguments for examples of n places: ids for a model, a sequence for a layer."""
-    if type(module).__name__ == "Ensemble":
-        return example_inputs(module.members[0], n, m, batch=batch, seed=seed)  # type: ignore[index,arg-type]
-    draw = torch.Generator().manual_seed(seed)
-    eye = getattr(getattr(module, "image_encoder", None), "backbone", None)
-    if eye is not None:
-        captions = isinstance(getattr(module, "embed", None), nn.Embedding)
-        size = batch, eye.shrinks, eye.shrinks * (m if captions and m is not None else n), 3
-        picture = torch.randint(0, 256, size, generator=draw).float()
-        ids = torch.randint(0, module.embed.num_embeddings, (batch, n), generator=draw) if captions else None  # type: ignore[union-attr,arg-type]
-        return (picture,) if ids is None else (picture, ids), {}
-    table = getattr(module, "embed", None) or getattr(module, "embedding", None)
-    if isinstance(table, nn.Embedding):
-        ids = torch.randint(min(7, table.num_embeddings - 1), table.num_embeddings, (batch, n), generator=draw)
-        if hasattr(module, "encode") and hasattr(module, "decode"):
-            source = torch.randint(0, table.num_embeddings, (batch, n if m is None else m), generator=draw)
-            return (source, ids), {}
-        if type(module).__name__ == "SpanReader":
-            real = torch.ones_like(ids, dtype=torch.bool)
-            return (ids, ids % module.shape.num_embeddings, ids % 2, real, real), {}  # type: ignore[union-attr]
-        if hasattr(module, "embedding"):
-            return (ids, torch.ones_like(ids, dtype=torch.bool), torch.arange(n).expand(batch, n) // SENTENCE), {}
-        return (ids,), {}
-    x = torch.randn(batch, n, width(module), generator=draw, requires_grad=True)
-    return (x,), {}
-
-
-def width(module: Any) -> int:
-    """How wide a layer's input is."""
-    for found in (
-        getattr(getattr(module, "mechanism", None), "dim", None),
-        getattr(module, "input_size", None),
-        getattr(getattr(module, "filter", None), "in_channels", None),
-        getattr(getattr(module, "up", None), "in_features", None),
-        getattr(getattr(module, "project", None), "in_features", None),
-        getattr(getattr(module, "onward", None), "input_size", None),
-        getattr(getattr(getattr(module, "attention", None), "mechanism", None), "dim", None),
-    ):
-        if isinstance(found, int):
-            return found
-    raise TypeError(f"{type(module).__name__}: no width is known of its input")
-
-
-def output_tensors(out: Any) -> list[Tensor]:
-    """Every tensor of an output that a loss could be made of."""
-    if isinstance(out, Tensor):
-        return [out]
-    if isinstance(out, tuple | list):
-        return [t for one in out for t in output_tensors(one)]
-    logits = getattr(out, "logits", None)
-    if logits is None:
-        return []
-    return [logits, *(total for total, _ in getattr(out, "terms", {}).values())]
-
-
 def measure_cost(module: nn.Module, name: str, n: int, m: int | None = None, *, backward: bool = True) -> CostCard:
-    """Count one example in evaluation mode (no dropout), forward and backward."""
-    was = module.training
+    """Count one example in evaluation mode (no dropout), and compute the same by formula.
+
+    Args:
+        module: A layer or a model.
+        name: Its name on the card.
+        n: Length of the sequence.
+        m: Length of the source; None for n.
+        backward: Whether to count the backward pass too.
+    """
+    was_training = module.training
     module.eval()
-    args, kwargs = example_inputs(module, n, m)
-    given = [t for t in args if isinstance(t, Tensor) and t.is_floating_point()]
-    if type(module).__name__ == "BidirectionalRNN":
+    args = example_inputs(module, n, m)
+    float_inputs = [t for t in args if t.is_floating_point()]
+    if isinstance(module, BidirectionalRNN):
         args = (*args, torch.tensor([n]))
     try:
-        with Trace() as forward, SavedActivations(module, given) as kept:
-            outs = [t for t in output_tensors(module(*args, **kwargs)) if t.requires_grad]
+        with Trace() as forward_trace, SavedActivations(module, float_inputs) as activations:
+            outputs = [t for t in output_tensors(module(*args)) if t.requires_grad]
         if isinstance(module, nn.RNNBase):
-            outs = outs[:1]
-        back = None
-        if backward and outs:
-            with Trace() as back:
-                torch.autograd.backward(outs, [torch.ones_like(t) for t in outs])
+            outputs = outputs[:1]
+        backward_trace = None
+        if backward and outputs:
+            with Trace() as backward_trace:
+                torch.autograd.backward(outputs, [torch.ones_like(t) for t in outputs])
             module.zero_grad(set_to_none=True)
     finally:
-        module.train(was)
-    parts = items(module, n, m)
+        module.train(was_training)
     counted: dict[str, int | None] = {
-        "params": sum(p.numel() for p in module.parameters()),
-        "forward": forward.flops,
-        "backward": None if back is None else back.flops,
-        "other": forward.other,
-        "activations": kept.bytes,
-        "kv_cache": kv_cache(module, n),
-        "products": forward.products,
-        "span": forward.span,
-        "serial": forward.serial,
+        "params": num_params(module),
+        "forward": forward_trace.flops,
+        "backward": None if backward_trace is None else backward_trace.flops,
+        "other": forward_trace.other_ops,
+        "activations": activations.bytes,
+        "kv_cache": measure_kv_cache(module, n),
+        "products": forward_trace.products,
+        "span": forward_trace.span,
+        "serial": forward_trace.serial,
     }
-    formula = None if parts is None else total(module, parts, n)
-    unknown = sorted({**forward.unknown, **(back.unknown if back else {})})
-    return CostCard(name, {"n": n, "m": n if m is None else m}, parts, formula, counted, dict(forward.by), unknown)
+    parts = cost_parts(module, n, m)
+    formula = None if parts is None else sum_parts(module, parts, n)
+    unknown = sorted({**forward_trace.unknown_ops, **(backward_trace.unknown_ops if backward_trace else {})})
+    sizes = {"n": n, "m": n if m is None else m}
+    return CostCard(name, sizes, parts, formula, counted, dict(forward_trace.flops_by_op), unknown)
 
 
-def items(module: nn.Module, n: int, m: int | None = None) -> list[Item] | None:
-    """The parts of a layer or a model on n places (m of a source); None where there is no formula."""
-    found = {**WRITERS, **NAMERS, **SEERS}.get(type(module).__name__)
-    if found is None or any(type(one).__name__ not in NAMERS for one in getattr(module, "members", ())):
-        return layer_items(module, n, m)
-    return list(found(module, n, n if m is None else m))
+def example_inputs(module: Any, n: int, m: int | None = None, *, batch: int = 1, seed: int = 0) -> tuple[Tensor, ...]:
+    """Random arguments of a forward pass.
+
+    Args:
+        module: A layer or a model.
+        n: Length of the sequence; of an image classifier, the number of grid cells.
+        m: Length of the source, or its number of grid cells; None for n.
+        batch: Number of examples.
+        seed: Seed of the random ids.
+
+    Returns:
+        Token ids (batch, n) and what else the model takes, or a sequence (batch, n, dim) for a layer.
+    """
+    if isinstance(module, Ensemble):
+        return example_inputs(module.members[0], n, m, batch=batch, seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    source_length = n if m is None else m
+    table = getattr(module, "embed", None) or getattr(module, "embedding", None)
+    num_ids = table.num_embeddings if isinstance(table, nn.Embedding) else 0
+    if hasattr(module, "image_encoder"):
+        cell_size = module.image_encoder.backbone.shrinks
+        cells = source_length if num_ids else n
+        images = torch.randint(0, 256, (batch, cell_size, cell_size * cells, 3), generator=generator).float()
+        if not num_ids:
+            return (images,)
+        return images, torch.randint(0, num_ids, (batch, n), generator=generator)
+    if not num_ids:
+        return (torch.randn(batch, n, input_width(module), generator=generator, requires_grad=True),)
+    ids = torch.randint(min(7, num_ids - 1), num_ids, (batch, n), generator=generator)
+    if hasattr(module, "encode") and hasattr(module, "decode"):
+        return torch.randint(0, num_ids, (batch, source_length), generator=generator), ids
+    mask = torch.ones_like(ids, dtype=torch.bool)
+    if isinstance(module, SpanReader):
+        return ids, ids % module.shape.num_embeddings, ids % 2, mask, mask
+    if hasattr(module, "embedding"):  # a classifier
+        return ids, mask, torch.arange(n).expand(batch, n) // SENTENCE_LENGTH
+    return (ids,)
 
 
-def total(module: nn.Module, parts: list[Item], n: int) -> dict[str, int]:
-    """All parts together. One way between two places is enough, so the path is that of the part with the shortest."""
+def input_width(module: Any) -> int:
+    """The width of a layer's input."""
+    if isinstance(module, nn.RNNBase):
+        return module.input_size
+    if isinstance(module, EncoderBlock):
+        return module.attention.mechanism.dim
+    if isinstance(module, MultiHeadAttention):
+        return module.mechanism.dim
+    for child in module.modules():  # the first matrix
+        for attribute in ("in_features", "in_channels", "input_size"):
+            if hasattr(child, attribute):
+                return getattr(child, attribute)
+    raise TypeError(f"{type(module).__name__}: the width of its input is not known")
+
+
+def output_tensors(output: Any) -> list[Tensor]:
+    """Every tensor of a model's output that enters a loss."""
+    if isinstance(output, Tensor):
+        return [output]
+    if isinstance(output, tuple | list):
+        return [t for part in output for t in output_tensors(part)]
+    logits = getattr(output, "logits", None)
+    if logits is None:
+        return []
+    return [logits, *(total for total, _ in getattr(output, "terms", {}).values())]
+
+
+def cost_parts(module: Any, n: int, m: int | None = None) -> list[PartCost] | None:
+    """The parts of a layer or a model by formula; None if there is no formula."""
+    if hasattr(module, "cost_parts"):
+        members = getattr(module, "members", ())
+        if all(hasattr(member, "cost_parts") for member in members):
+            return list(module.cost_parts(n, n if m is None else m))
+    if isinstance(module, MultiHeadAttention):
+        parts = [attention_cost("attention", module, n, m)]
+        positions = params_cost("positions", module.mechanism.positions)
+        return [*parts, positions] if positions.params else parts
+    if isinstance(module, nn.RNNBase):
+        return list(rnn_costs(type(module).__name__.lower(), module, n))
+    if isinstance(module, CausalConv):
+        lookback = module.conv.kernel_size[0] - 1
+        return [conv_cost("convolution", module.conv, n, -(-(n - 1) // max(1, lookback)))]
+    if isinstance(module, BidirectionalRNN):
+        return list(birnn_costs("rnn", module, n))
+    if isinstance(module, AttentionPooling):
+        return [pooling_cost("pool", module, n)]
+    if isinstance(module, FeedForward):
+        return list(ffn_costs("ffn", module, n))
+    if isinstance(module, EncoderBlock):
+        return list(encoder_block_costs("block", module, n))
+    return None
+
+
+def sum_parts(module: nn.Module, parts: list[PartCost], n: int) -> dict[str, int]:
+    """Totals of all parts.
+
+    One path between two positions is enough, so the path is that of the part with the shortest one.
+    """
     paths = [part.path for part in parts if part.path]
-    cache = kv_formula(module, n)
+    kv_cache = kv_cache_formula(module, n)
     return {
-        **({} if cache is None else {"kv_cache": cache}),
+        **({} if kv_cache is None else {"kv_cache": kv_cache}),
         "params": sum(part.params for part in parts),
         "forward": sum(part.flops for part in parts),
         "backward": sum(part.backward for part in parts),
@@ -165,16 +235,19 @@ def total(module: nn.Module, parts: list[Item], n: int) -> dict[str, int]:
 
 
 class SavedActivations(torch.autograd.graph.saved_tensors_hooks):
-    """Bytes that are kept for the backward pass, each piece of memory once; parameters and inputs are not counted."""
+    """Context manager that counts the bytes that autograd saves for the backward pass.
 
-    def __init__(self, module: nn.Module, given: list[Tensor]):
+    Each storage counts once; parameters, buffers and inputs do not count.
+    """
+
+    def __init__(self, module: nn.Module, inputs: list[Tensor]):
         self.bytes = 0
-        seen = {StorageWeakRef(t.untyped_storage()) for t in [*module.parameters(), *module.buffers(), *given]}
+        seen = {StorageWeakRef(t.untyped_storage()) for t in [*module.parameters(), *module.buffers(), *inputs]}
 
         def pack(tensor: Tensor) -> Tensor:
-            where = StorageWeakRef(tensor.untyped_storage())
-            if where not in seen:
-                seen.add(where)
+            storage = StorageWeakRef(tensor.untyped_storage())
+            if storage not in seen:
+                seen.add(storage)
                 self.bytes += tensor.untyped_storage().nbytes()
             return tensor
 
@@ -185,29 +258,28 @@ class SavedActivations(torch.autograd.graph.saved_tensors_hooks):
         return self
 
 
-def kv_formula(module: Any, n: int) -> int | None:
-    """4 · n · h · (d_k + d_v) bytes for each layer that is remembered, in float32; the last words besides, where their
-    n-grams are looked up."""
+def kv_cache_formula(module: Any, n: int) -> int | None:
+    """Bytes of the KV cache of a causal model after n tokens, in float32: 4 · n · h · (d_k + d_v) for each layer.
+
+    The last token ids are cached too if n-grams of them are embedded. None if there is no cache.
+    """
     if not hasattr(module, "step") or hasattr(module, "decode"):
         return None
-    mechanisms: list[Any] = [m.mechanism for m in module.modules() if isinstance(m, MultiHeadAttention)]
-    if not mechanisms or not all(hasattr(m, "key_width") for m in mechanisms):
+    mechanisms: list[Any] = [layer.mechanism for layer in module.modules() if isinstance(layer, MultiHeadAttention)]
+    if not mechanisms or not all(hasattr(mechanism, "key_width") for mechanism in mechanisms):
         return None
-    words = 2 * 8 * min(n, getattr(module, "reach", 0))
-    return words + sum(4 * n * m.heads * (m.key_width + m.value_width) for m in mechanisms)
+    ids = 2 * 8 * min(n, getattr(module, "embedding_lookback", 0))
+    return ids + sum(4 * n * m.heads * (m.key_width + m.value_width) for m in mechanisms)
 
 
-def kv_cache(module: Any, n: int) -> int | None:
-    """Bytes that a causal model remembers after n places, or of a layer; None where it remembers nothing."""
-    from regard.attention.kv_cache import KVCache
-
+def measure_kv_cache(module: Any, n: int) -> int | None:
+    """Bytes of the KV cache of a causal model or layer after n tokens; None if there is no cache."""
     if not hasattr(module, "step") or hasattr(module, "decode"):
         return None
-    args, _ = example_inputs(module, n)
     with torch.no_grad():
-        _, past = module.step(args[0].detach() if args[0].is_floating_point() else args[0])
-    memories = [past] if isinstance(past, KVCache) else past
+        _, caches = module.step(example_inputs(module, n)[0].detach())
     return sum(
-        (one.keys.numel() * one.keys.element_size()) + one.values.numel() * one.values.element_size()
-        for one in memories
+        tensor.numel() * tensor.element_size()
+        for cache in ([caches] if isinstance(caches, KVCache) else caches)
+        for tensor in (cache.keys, cache.values)
     )

@@ -54,19 +54,23 @@ def page(card: CostCard, d: int) -> str:
 
 def growth(n: int, d: int) -> list[dict[str, Any]]:
     """One layer of each kind against n and against d."""
-    cross = crossover.crossings(d)
+    cross = crossover.crossover_lengths(d)
     marks = [(float(at), f"{name.upper()} crosses") for name, at in cross.items() if at is not None]
     longest = max(2 * n, 8 * d)
     return [
         {
             "title": f"Against the length: one layer of width {d}",
-            "svg": line_plot(crossover.against_n(d, longest), x_label="n", y_label="FLOPs forward", log="xy", marks=marks),
+            "svg": line_plot(
+                crossover.flops_by_length(d, longest), x_label="n", y_label="FLOPs forward", log="xy", marks=marks
+            ),
             "text": f"With projections, self-attention costs as much as a GRU at n = {cross['gru']} and as an LSTM at "
             f"n = {cross['lstm']}; a plain RNN costs less at every length.",
         },
         {
             "title": f"Against the width: one layer on {n} places",
-            "svg": line_plot(crossover.against_d(n, max(1024, 2 * d)), x_label="d", y_label="FLOPs forward", log="xy"),
+            "svg": line_plot(
+                crossover.flops_by_width(n, max(1024, 2 * d)), x_label="d", y_label="FLOPs forward", log="xy"
+            ),
             "text": "Once d is well beyond n the projections decide, and everything grows with d².",
         },
     ]

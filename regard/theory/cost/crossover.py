@@ -1,5 +1,4 @@
-"""How costs grow: self-attention beside recurrent and convolutional layers, against n and against d, and where they
-cross."""
+"""How costs grow with n and d: self-attention compared with recurrent and convolutional layers, and where they cross."""
 
 from __future__ import annotations
 
@@ -7,29 +6,34 @@ from typing import Any
 
 from regard.theory.cost import reference_layers
 
-AGAINST = ("self-attention", "local", "convolution", "rnn", "gru", "lstm")
+PLOTTED = ("self-attention", "local", "convolution", "rnn", "gru", "lstm")
 
 
 def doublings(low: int, high: int) -> list[int]:
     """low, 2 low, 4 low, ... up to high."""
-    found = [max(1, low)]
-    while found[-1] * 2 <= high:
-        found.append(found[-1] * 2)
-    return found
+    values = [max(1, low)]
+    while values[-1] * 2 <= high:
+        values.append(values[-1] * 2)
+    return values
 
 
-def against_n(d: int, longest: int) -> list[dict[str, Any]]:
-    """FLOPs of one layer of width d for lengths up to the longest, as curves."""
-    ns = doublings(16, max(32, longest))
-    return [{"name": name, "x": ns, "y": [reference_layers.flops(name, n, d) for n in ns]} for name in AGAINST]
+def flops_by_length(d: int, max_length: int) -> list[dict[str, Any]]:
+    """Curves of the FLOPs of one layer of width d, for lengths up to max_length."""
+    lengths = doublings(16, max(32, max_length))
+    return [
+        {"name": name, "x": lengths, "y": [reference_layers.layer_flops(name, n, d) for n in lengths]}
+        for name in PLOTTED
+    ]
 
 
-def against_d(n: int, widest: int) -> list[dict[str, Any]]:
-    """FLOPs of one layer on n places for widths up to the widest."""
-    ds = doublings(16, max(32, widest))
-    return [{"name": name, "x": ds, "y": [reference_layers.flops(name, n, d) for d in ds]} for name in AGAINST]
+def flops_by_width(n: int, max_width: int) -> list[dict[str, Any]]:
+    """Curves of the FLOPs of one layer on n positions, for widths up to max_width."""
+    widths = doublings(16, max(32, max_width))
+    return [
+        {"name": name, "x": widths, "y": [reference_layers.layer_flops(name, n, d) for d in widths]} for name in PLOTTED
+    ]
 
 
-def crossings(d: int) -> dict[str, int | None]:
+def crossover_lengths(d: int) -> dict[str, int | None]:
     """The length from which self-attention of width d costs more than each recurrent layer; None: at any length."""
-    return {name: reference_layers.crossing(name, d) for name in ("gru", "lstm", "rnn")}
+    return {name: reference_layers.crossover_length(name, d) for name in ("gru", "lstm", "rnn")}

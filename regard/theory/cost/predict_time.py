@@ -62,17 +62,17 @@ class Probe:
         seed = int(indices[0])
         args = example_inputs(self.given, self.n, batch=self.rows, seed=seed)[0]
         if len(args) == 3:  # words, which are real, and their sentences
-            args = *args[:2], sentences(self.rows, self.n, self.sentence, seed)
+            args = *args[:2], random_sentences(self.rows, self.n, self.sentence, seed)
         return Texts(tuple(t.detach() for t in args), self.n * self.rows, self.rows)
 
     def loss(self, model: nn.Module, batch: Texts) -> Mapping[str, LossTerm]:
-        return {"loss": LossTerm(batch.rows * loss_of(model, batch.args))}
+        return {"loss": LossTerm(batch.rows * example_loss(model, batch.args))}
 
     def evaluate(self, model: nn.Module) -> Mapping[str, float]:
         return {}
 
 
-def sentences(rows: int, n: int, mean: int, seed: int) -> Tensor:
+def random_sentences(rows: int, n: int, mean: int, seed: int) -> Tensor:
     """The number of each word's sentence, (rows, n); sentences are half as long as the mean to half as long again, so
     that they fall into groups of like length as those of real texts do."""
     draw = np.random.default_rng(seed)
@@ -80,7 +80,7 @@ def sentences(rows: int, n: int, mean: int, seed: int) -> Tensor:
     return torch.from_numpy(np.stack([np.repeat(np.arange(n), row)[:n] for row in lengths]))
 
 
-def loss_of(model: nn.Module, args: tuple[Tensor, ...]) -> Tensor:
+def example_loss(model: nn.Module, args: tuple[Tensor, ...]) -> Tensor:
     """A loss of the shape that training has: of words at every place or at those hidden, or of a class a text."""
     known: Any = getattr(model, "module", model)  # as the loop wraps it
     ids = args[-1] if len(args) == 2 else args[0]
@@ -105,7 +105,7 @@ def loss_of(model: nn.Module, args: tuple[Tensor, ...]) -> Tensor:
     return torch.stack([F.cross_entropy(one, target) for one in each]).mean() + terms
 
 
-def predict(
+def predict_time(
     module: nn.Module, n: int, batch: int, tokens: int, *, seconds: float = SECONDS, sentence: int = SENTENCE
 ) -> dict[str, Any]:
     """For `batch` texts of n tokens a step, in sentences of about so many, and so many tokens an epoch. The module
@@ -115,7 +115,7 @@ def predict(
     _see(model, task)
     args = task.batch(np.array([0]), 0).args
     with SavedActivations(model, list(args)) as kept, environment.process_environment():
-        loss_of(model, args)
+        example_loss(model, args)
     each, _ = time_training(model, task, TrainSettings(budget=max(seconds, 1e-3) / SHARE), Path(), seed=0)
     size = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
     return {

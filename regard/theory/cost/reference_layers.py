@@ -1,6 +1,6 @@
-"""Layers to hold against one another at the same width: what each does with n positions of width d.
+"""Layers to compare at the same width: FLOPs of n positions of width d.
 
-self-attention  8nd² + 4n²d     rnn  4nd²     gru  12nd²     lstm  16nd²     convolution of width k  2knd²
+self-attention  8nd² + 4n²d     rnn  4nd²     gru  12nd²     lstm  16nd²     convolution with kernel size k  2knd²
 """
 
 from __future__ import annotations
@@ -10,39 +10,37 @@ from torch import Tensor, nn
 
 from regard.layers.multi_head_attention import MultiHeadAttention
 
-KERNEL = 3
+KERNEL_SIZE = 3
 WINDOW = 16
+RECURRENT = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
+NAMES = ("self-attention", "local", *RECURRENT, "convolution")
 
 
-class Convolution(nn.Module):
-    """(b, n, d) to (b, n, d): each place from k places, itself the last of them."""
+class CausalConv(nn.Module):
+    """Causal convolution, (b, n, d) to (b, n, d): each position from k positions, itself the last one."""
 
-    def __init__(self, d: int, k: int = KERNEL, *, dilation: int = 1, stride: int = 1):
+    def __init__(self, d: int, k: int = KERNEL_SIZE, *, dilation: int = 1, stride: int = 1):
         super().__init__()
-        self.back = (k - 1) * dilation
-        self.filter = nn.Conv1d(d, d, k, dilation=dilation, stride=stride)
+        self.lookback = (k - 1) * dilation
+        self.conv = nn.Conv1d(d, d, k, dilation=dilation, stride=stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.filter(nn.functional.pad(x.transpose(1, 2), (self.back, 0))).transpose(1, 2)
+        return self.conv(nn.functional.pad(x.transpose(1, 2), (self.lookback, 0))).transpose(1, 2)
 
 
-def build(name: str, d: int, *, heads: int = 1, k: int = KERNEL, window: int = WINDOW) -> nn.Module:
-    """One layer by its name, of width d."""
-    recurrent = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
-    if name in recurrent:
-        return recurrent[name](d, d, batch_first=True)
+def build_reference_layer(
+    name: str, d: int, *, heads: int = 1, k: int = KERNEL_SIZE, window: int = WINDOW
+) -> nn.Module:
+    """One of `NAMES` with width d. k is the kernel size, `window` that of local attention."""
+    if name in RECURRENT:
+        return RECURRENT[name](d, d, batch_first=True)
     if name == "convolution":
-        return Convolution(d, k)
-    if name == "local":
-        return MultiHeadAttention(d, heads, f"local:window={window}")
-    return MultiHeadAttention(d, heads)
+        return CausalConv(d, k)
+    return MultiHeadAttention(d, heads, f"local:window={window}" if name == "local" else "dot")
 
 
-NAMES = ("self-attention", "local", "rnn", "gru", "lstm", "convolution")
-
-
-def flops(name: str, n: int, d: int, *, k: int = KERNEL, window: int = WINDOW) -> int:
-    """Forward, by formula."""
+def layer_flops(name: str, n: int, d: int, *, k: int = KERNEL_SIZE, window: int = WINDOW) -> int:
+    """FLOPs of the forward pass by formula."""
     if name == "local":
         return MultiHeadAttention(d, 1, f"local:window={window}").cost(n).flops
     return {
@@ -54,31 +52,33 @@ def flops(name: str, n: int, d: int, *, k: int = KERNEL, window: int = WINDOW) -
     }[name]
 
 
-def crossing(name: str, d: int) -> int | None:
-    """The length at which self-attention costs as much as a recurrent layer; None where it always costs more."""
-    each = {"rnn": 4, "gru": 12, "lstm": 16}[name]
-    return None if each <= 8 else (each - 8) * d // 4
+def crossover_length(name: str, d: int) -> int | None:
+    """The length at which self-attention costs as much as a recurrent layer; None if it always costs more."""
+    factor = {"rnn": 4, "gru": 12, "lstm": 16}[name]
+    return None if factor <= 8 else (factor - 8) * d // 4
 
 
-def run(layer: nn.Module, x: Tensor) -> Tensor:
-    out = layer(x)
-    return out[0] if isinstance(out, tuple) else out
+def layer_output(layer: nn.Module, x: Tensor) -> Tensor:
+    """The output sequence of a layer; recurrent layers return a tuple."""
+    output = layer(x)
+    return output[0] if isinstance(output, tuple) else output
 
 
-class Cells(nn.Module):
-    """Recurrent layers of cells, one after the other in time and one above the other: place t of layer l waits for
-    place t - 1 of its own layer and place t of the layer below, and for nothing else."""
+class StackedRNNCells(nn.Module):
+    """Recurrent layers as single cells: step t of layer l depends on step t - 1 of its own layer and step t of the
+    layer below, and on nothing else."""
 
     def __init__(self, d: int, layers: int):
         super().__init__()
         self.cells = nn.ModuleList(nn.RNNCell(d, d) for _ in range(layers))
 
     def forward(self, x: Tensor) -> Tensor:
-        below = [x[:, t].clone() for t in range(x.shape[1])]
+        """(b, n, d) to the last state of the top layer, (b, d)."""
+        inputs = [x[:, t].clone() for t in range(x.shape[1])]
         for cell in self.cells:
-            state, above = torch.zeros_like(below[0]), []
-            for given in below:
-                state = cell(given, state)
-                above.append(state)
-            below = above
-        return below[-1]
+            state, states = torch.zeros_like(inputs[0]), []
+            for step_input in inputs:
+                state = cell(step_input, state)
+                states.append(state)
+            inputs = states
+        return inputs[-1]

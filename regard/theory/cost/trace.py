@@ -55,11 +55,11 @@ class Trace(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.flops = self.other = 0
+        self.flops = self.other_ops = 0
         self.span = self.serial = self.products = 0
-        self.by: Counter[str] = Counter()
+        self.flops_by_op: Counter[str] = Counter()
         self.calls: Counter[str] = Counter()
-        self.unknown: Counter[str] = Counter()
+        self.unknown_ops: Counter[str] = Counter()
         self._written: dict[StorageWeakRef, list[Part]] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
@@ -70,13 +70,13 @@ class Trace(TorchDispatchMode):
         name = name_of(func)
         op = rule(func, args, kwargs, out)
         if op is None:
-            self.unknown[name] += 1
+            self.unknown_ops[name] += 1
             op = Op(span=1, serial=1)
         self.calls[name] += 1
         self.flops += op.flops
-        self.other += op.other
+        self.other_ops += op.other
         if op.flops:
-            self.by[name] += op.flops
+            self.flops_by_op[name] += op.flops
         depth = _deepest(depths, op)
         made = [t for t in tree_leaves(out) if isinstance(t, Tensor)]
         if name in MOVES and not name.endswith("_"):
