@@ -223,7 +223,7 @@ def check_beam_one(subject: ModelUnderTest) -> CheckResult:
     from regard.decoding.beam_search import BeamSearch
     from regard.tasks.translate.run import NEVER
 
-    translations = subject.run.interpreter().translate([SOURCE_IDS.tolist()], strategy=BeamSearch(1), max_length=8)
+    translations = subject.run.batch_translator().translate([SOURCE_IDS.tolist()], strategy=BeamSearch(1), max_length=8)
     hypothesis = translations[0][0]
     ids = [*hypothesis.ids, *([EOS] if hypothesis.ended else [])]
     most_likely = count_most_likely(subject, [BOS], ids, NEVER)

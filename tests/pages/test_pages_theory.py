@@ -5,11 +5,10 @@ import re
 import pytest
 
 from regard.layers import MultiHeadAttention
-from regard.theory.claim_pages import page as topic_page
+from regard.theory.claim_pages import render_sliders, render_topic
 from regard.theory.claims import hand_set_attention
-from regard.theory.cost.cost_card import card
+from regard.theory.cost.cost_card import measure_cost
 from regard.theory.cost.cost_page import page as cost_page
-from regard.theory.sliders_page import page as sliders
 from regard.theory.verify_claims import verify
 
 pytestmark = pytest.mark.browser
@@ -28,10 +27,10 @@ def said(opened, where: str) -> str:
 
 
 def test_sliders_say_what_the_constructions_say(open_page):
-    opened = open_page(sliders())
+    opened = open_page(render_sliders())
     move(opened, "margin", 4)
     move(opened, "keys", 20)
-    assert f"{100 * hand_set_attention.weight_of_margin(4.0, 20):.1f} %" in said(opened, "copying-said")
+    assert f"{100 * hand_set_attention.weight_by_margin(4.0, 20):.1f} %" in said(opened, "copying-said")
     variances = {}
     for heads, make in ((1, hand_set_attention.one_head), (2, hand_set_attention.two_heads)):
         move(opened, "count", heads)
@@ -40,8 +39,11 @@ def test_sliders_say_what_the_constructions_say(open_page):
         assert found == pytest.approx(make(10.0).variance, rel=0.1)  # other draws, as many
     assert variances[2] < variances[1] / 3
     off = float(re.search(r"In (\d+\.?\d*) %", said(opened, "heads-said"))[1])
-    assert off / 100 == pytest.approx(hand_set_attention.chance_of_failing(10.0), abs=0.015)
-    for identity, wanted in ((0, hand_set_attention.by_hand(4.0)), (1, hand_set_attention.by_hand(4.0, identity=True))):
+    assert off / 100 == pytest.approx(hand_set_attention.failure_probability(10.0), abs=0.015)
+    for identity, wanted in (
+        (0, hand_set_attention.hand_set_layer(4.0)),
+        (1, hand_set_attention.hand_set_layer(4.0, identity=True)),
+    ):
         move(opened, "identity", identity)
         cells = [float(c) for c in opened.page.locator("#hand-rows td:not(:first-child)").all_text_contents()]
         assert cells == pytest.approx(wanted.outputs.flatten().tolist(), abs=1e-3)
@@ -51,8 +53,8 @@ def test_sliders_say_what_the_constructions_say(open_page):
 
 def test_pages_of_topics_and_costs_open_without_complaint(open_page):
     for html in (
-        topic_page("constructions", list(verify(topic="constructions"))),
-        cost_page(card(MultiHeadAttention(32, 4), "dot", 20), 32),
+        render_topic("constructions", verify(topic="constructions")),
+        cost_page(measure_cost(MultiHeadAttention(32, 4), "dot", 20), 32),
     ):
         opened = open_page(html)
         assert opened.page.locator("svg.curves").count() >= 2

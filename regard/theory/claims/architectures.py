@@ -91,7 +91,7 @@ def check_bert(seed: int) -> CheckResult:
 
     rows, width, vocab_size = 400, 700, 1000
     tokens = np.random.default_rng(seed).integers(len(SPECIAL_TOKENS), vocab_size, (rows, width))
-    table: Any = SimpleNamespace(word=np.arange(vocab_size) >= len(SPECIAL_TOKENS), size=vocab_size)
+    table: Any = SimpleNamespace(is_word=np.arange(vocab_size) >= len(SPECIAL_TOKENS), size=vocab_size)
     items = np.arange(rows)
     selected = masked.choose(tokens, table, masked.MaskedConfig(), seed, 0, items)
     changed = masked.change(tokens, selected, vocab_size, seed, 0, items)

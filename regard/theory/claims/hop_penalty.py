@@ -77,7 +77,7 @@ def count_operations(r: int, n: int) -> dict[str, int]:
     ):
         with Trace() as trace:
             compute()
-        counts[name] = trace.flops + trace.other
+        counts[name] = trace.flops + trace.other_ops
     return counts
 
 

@@ -24,13 +24,13 @@ def trace_layer(layer: nn.Module, *shape: int) -> Trace:
     with seeded(0):
         x = torch.randn(*shape)
     with torch.no_grad(), Trace() as trace:
-        reference_layers.run(layer, x)
+        reference_layers.layer_output(layer, x)
     return trace
 
 
 def trace_reference(name: str, n: int, d: int, **options: int) -> Trace:
     """Count the operators of a reference layer on n positions of width d."""
-    return trace_layer(reference_layers.build(name, d, **options), 1, n, d)
+    return trace_layer(reference_layers.build_reference_layer(name, d, **options), 1, n, d)
 
 
 def trace_scores(n: int, d: int) -> Trace:
@@ -119,7 +119,7 @@ def check_layer_costs(seed: int) -> CheckResult:
                 "n",
                 "FLOPs",
                 [
-                    {"name": name, "x": lengths, "y": [reference_layers.flops(name, n, 64) for n in lengths]}
+                    {"name": name, "x": lengths, "y": [reference_layers.layer_flops(name, n, 64) for n in lengths]}
                     for name in reference_layers.NAMES
                 ],
                 "xy",
@@ -132,11 +132,11 @@ def path_lengths() -> tuple[dict[str, list[int]], dict[str, list[int]]]:
     """Return measured and expected layers (steps, for a recurrent layer) until the last output sees the first input."""
     k, ns = 3, (9, 27, 81)
     logs = [round(math.log(n, k)) for n in ns]
-    convolution = reference_layers.Convolution
+    convolution = reference_layers.CausalConv
     cases: dict[str, tuple[Callable[[int], int], list[int]]] = {
         "self-attention": (lambda n: layers_until_visible(n, lambda level: MultiHeadAttention(4, 1), 4), [1] * len(ns)),
         "recurrent, steps": (
-            lambda n: trace_layer(reference_layers.Cells(4, 1), 1, n, 4).products - 1,
+            lambda n: trace_layer(reference_layers.StackedRNNCells(4, 1), 1, n, 4).products - 1,
             [n - 1 for n in ns],
         ),
         "convolution": (
@@ -195,11 +195,11 @@ def check_crossovers(seed: int) -> CheckResult:
         for n in (d // 2, d, 2 * d, 4 * d):
             if trace_reference("self-attention", n, d).flops == trace_reference(name, n, d).flops:
                 counted = n
-        crossovers[name] = [reference_layers.crossing(name, d), counted]
+        crossovers[name] = [reference_layers.crossover_length(name, d), counted]
     ratio = trace_reference("self-attention", 4, d).flops / trace_reference("rnn", 4, d).flops
     without_projections = trace_scores(d, d).flops, 2 * 2 * d * d * d
     formulas_match = all(
-        trace_reference(name, n, d).flops == reference_layers.flops(name, n, d)
+        trace_reference(name, n, d).flops == reference_layers.layer_flops(name, n, d)
         for name in ("self-attention", "rnn", "gru", "lstm", "convolution")
         for n in (5, 33)
     )
@@ -226,7 +226,7 @@ def check_crossovers(seed: int) -> CheckResult:
                 "n",
                 "FLOPs",
                 [
-                    {"name": name, "x": lengths, "y": [reference_layers.flops(name, n, d) / n for n in lengths]}
+                    {"name": name, "x": lengths, "y": [reference_layers.layer_flops(name, n, d) / n for n in lengths]}
                     for name in ("self-attention", "rnn", "gru", "lstm")
                 ],
                 "xy",

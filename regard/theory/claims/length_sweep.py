@@ -20,7 +20,6 @@ import torch
 from regard.errors import UserError
 from regard.pages.assets import render_document
 from regard.pages.plots import line_plot
-from regard.pages.training_report import HERE as REPORT_TEMPLATES
 from regard.theory.claim_pages import STYLES, TEMPLATES
 from regard.theory.claims import formal_languages
 from regard.theory.claims.expressivity import parity_attention
@@ -124,7 +123,7 @@ def write_page(out: Path, *, quick: bool = False, seeds: int = 3, steps: int | N
         figures.append({"title": f"{language}: accuracy by length, trained on up to {TRAIN_LENGTH}", "svg": svg})
     html = render_document(
         "figures.html.j2",
-        folders=(TEMPLATES, REPORT_TEMPLATES),
+        folders=(TEMPLATES,),
         css=STYLES,
         js=["hover.js"],
         title="Length generalization on formal languages",

@@ -35,7 +35,7 @@ def check_parallel_time(seed: int) -> CheckResult:
     with seeded(0):
         spatial = {(x, j): trace_layer(SpatialAttention(j, 1), 1, x, x, j).span for x in (4, 8, 16) for j in (16, 64)}
     rnn = {
-        (t, layers, j): trace_layer(reference_layers.Cells(j, layers), 1, t, j).span
+        (t, layers, j): trace_layer(reference_layers.StackedRNNCells(j, layers), 1, t, j).span
         for t, layers in ((8, 1), (4, 5), (16, 1), (8, 9), (16, 9))
         for j in (16, 256)
     }

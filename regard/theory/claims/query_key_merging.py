@@ -43,7 +43,7 @@ def check_merged(seed: int) -> CheckResult:
     counts = {
         num_heads: tuple(
             sum(p.numel() for p in MultiHeadAttention(dim, num_heads, name, bias=False).parameters()) - value_and_output
-            for name in ("merged", "dot")
+            for name in ("merged-qk", "dot")
         )
         for num_heads in (1, 2, 4)
     }

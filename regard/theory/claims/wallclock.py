@@ -100,8 +100,8 @@ def _attention(n: int, d: int) -> Callable[[], object]:
 
 def _layer(name: str, n: int, d: int) -> Callable[[], object]:
     with seeded(0):
-        layer, x = reference_layers.build(name, d).eval(), torch.randn(4, n, d)
-    return lambda: reference_layers.run(layer, x)
+        layer, x = reference_layers.build_reference_layer(name, d).eval(), torch.randn(4, n, d)
+    return lambda: reference_layers.layer_output(layer, x)
 
 
 def check_times_grow(seed: int) -> CheckResult:

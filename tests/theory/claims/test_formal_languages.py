@@ -1,4 +1,4 @@
-"""Texts of formal languages are what they are said to be."""
+"""Texts of formal languages match their labels."""
 
 from __future__ import annotations
 
@@ -6,38 +6,37 @@ import numpy as np
 import pytest
 
 from regard.errors import UserError
-from regard.theory.claims.formal_languages import LANGUAGES, belongs, generate, lengths, symbols
+from regard.theory.claims.formal_languages import LANGUAGES, generate, is_member, num_symbols, valid_lengths
 
 
 @pytest.mark.parametrize("name", LANGUAGES)
-@pytest.mark.parametrize("longest", [4, 13, 30])
-def test_labels_are_right_and_halved(name, longest):
-    length = lengths(name, longest)[-1]
+@pytest.mark.parametrize("max_length", [4, 13, 30])
+def test_labels_are_correct_and_balanced(name, max_length):
+    length = valid_lengths(name, max_length)[-1]
     ids, labels = generate(name, length, 200, seed=1)
     assert ids.shape == (200, length)
     assert labels.sum() == 100
     assert ids.min() >= 1
-    assert ids.max() <= symbols(name)
-    assert [belongs(name, text) for text in ids] == (labels == 1).tolist()
+    assert ids.max() <= num_symbols(name)
+    assert [is_member(name, text) for text in ids] == (labels == 1).tolist()
 
 
 @pytest.mark.parametrize("name", LANGUAGES)
-def test_the_same_seed_the_same_texts(name):
-    length = lengths(name, 12)[-1]
+def test_the_same_seed_gives_the_same_texts(name):
+    length = valid_lengths(name, 12)[-1]
     a, b, c = (generate(name, length, 50, seed)[0] for seed in (3, 3, 4))
     assert (a == b).all()
     assert name in ("anbn", "periodic") or not (a == c).all()
 
 
-def test_texts_that_do_not_belong_cannot_be_told_by_counting():
-    """A bag of symbols is not enough for brackets."""
+def test_counting_symbols_is_not_enough():
+    """Many unbalanced texts have as many opening as closing brackets."""
     ids, labels = generate("dyck-2", 20, 400, seed=0)
-    opened = ((ids - 1) % 2 == 0).sum(1)
-    outside = opened[labels == 0]
-    assert np.mean(outside == 10) > 0.5
+    num_opening = ((ids - 1) % 2 == 0).sum(1)
+    assert np.mean(num_opening[labels == 0] == 10) > 0.5
 
 
-def test_wrong_names_and_lengths_are_told():
+def test_unknown_names_and_lengths_raise():
     with pytest.raises(UserError, match="dyck-1"):
         generate("dyck", 4, 2, 0)
     with pytest.raises(UserError, match="length 5"):
@@ -45,7 +44,7 @@ def test_wrong_names_and_lengths_are_told():
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "inside"),
+    ("name", "text", "expected"),
     [
         ("dyck-1", [1, 1, 2, 2, 1, 2], True),
         ("dyck-1", [2, 1], False),
@@ -59,5 +58,5 @@ def test_wrong_names_and_lengths_are_told():
         ("majority", [2, 2, 1], True),
     ],
 )
-def test_definitions(name, text, inside):
-    assert belongs(name, np.array(text)) is inside
+def test_definitions(name, text, expected):
+    assert is_member(name, np.array(text)) is expected

@@ -1,8 +1,9 @@
-"""`regard verify RUN`: a sound run passes what applies to it, and a broken model is told."""
+"""`regard verify RUN`: a correct run passes every check that applies, and a broken model fails."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -18,12 +19,12 @@ from regard.theory.claim import CheckResult
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """A causal language model with rotary positions, and a classifier."""
-    folder = tmp_path_factory.mktemp("own")
+    folder = tmp_path_factory.mktemp("runs")
     quiet = {"progress": False}
     reviews = generate_reviews(80, 0)
     (folder / "corpus.txt").write_text("\n".join(r.text for r in reviews) + "\n")
     sizes = {"dim": 16, "layers": 2, "heads": 2, "positions": "rotary"}
-    settings = {"model": sizes, "data": {"block": 24}, "tokenizer": {"vocab": 300}}
+    settings = {"model": sizes, "data": {"block_size": 24}, "tokenizer": {"vocab_size": 300}}
     regard.train(
         "language", folder / "corpus.txt", model="gpt", objective="causal", steps=2, out=folder / "gpt",
         settings=settings, **quiet,
@@ -56,91 +57,85 @@ def runs(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["translator", "rnn"])
-def test_a_sound_translator(runs, name):
-    rows = run_checks.check_run(runs / name)
-    verdicts = found(rows)
+def test_a_correct_translator(runs, name):
+    results = run_checks.check_run(runs / name)
+    verdicts = verdicts_by_id(results)
     assert {"no-leak", "padding", "batch", "beam-1", "saved"} <= set(verdicts)
     assert ("kv-cache" if name == "translator" else "steps") in verdicts
-    bad = [row.as_dict() for row in rows if row.verdict != "holds" and row.id != "compiled"]
+    bad = [result.as_dict() for result in results if result.verdict != "holds" and result.id != "compiled"]
     assert not bad
 
 
-def found(rows) -> dict[str, str]:
-    return {row.id: row.verdict for row in rows}
+def verdicts_by_id(results) -> dict[str, str]:
+    return {result.id: result.verdict for result in results}
 
 
-def test_a_sound_language_model(runs):
-    rows = run_checks.check_run(runs / "gpt")
-    verdicts = found(rows)
+def test_a_correct_language_model(runs):
+    results = run_checks.check_run(runs / "gpt")
+    verdicts = verdicts_by_id(results)
     assert {"no-leak", "padding", "batch", "kv-cache", "greedy", "permutation", "shift", "saved", "compiled"} <= set(
         verdicts
     )
     assert "merged" not in verdicts  # rotary positions cannot be merged
-    assert set(verdicts.values()) == {"holds"}, [row.as_dict() for row in rows if row.verdict != "holds"]
+    assert set(verdicts.values()) == {"holds"}, [result.as_dict() for result in results if result.verdict != "holds"]
 
 
-def test_a_sound_classifier(runs):
-    rows = run_checks.check_run(runs / "encoder")
-    verdicts = found(rows)
+def test_a_correct_classifier(runs):
+    results = run_checks.check_run(runs / "encoder")
+    verdicts = verdicts_by_id(results)
     assert {"padding", "batch", "permutation", "merged", "saved"} <= set(verdicts)
     assert "no-leak" not in verdicts
-    assert {v for k, v in verdicts.items() if k != "compiled"} == {"holds"}, [row.as_dict() for row in rows]
+    assert {v for k, v in verdicts.items() if k != "compiled"} == {"holds"}, [result.as_dict() for result in results]
 
 
-def test_a_leak_is_told(runs, monkeypatch):
-    s = run_checks.subject(regard.load(str(runs / "gpt")), 0)
-    assert run_checks.no_leak(s).verdict == "holds"
+def test_a_leak_fails(runs, monkeypatch):
+    subject = run_checks.build_subject(regard.load(str(runs / "gpt")), 0)
+    assert run_checks.check_no_leak(subject).verdict == "holds"
     monkeypatch.setattr(Mask, "is_plain_causal", lambda self, q_pos, k_pos: False)
     monkeypatch.setattr(Mask, "allowed", lambda self, q_pos, k_pos, device: None)
-    assert run_checks.no_leak(s).verdict == "fails"
+    assert run_checks.check_no_leak(subject).verdict == "fails"
 
 
-def test_padding_that_is_seen_is_told(runs):
-    s = run_checks.subject(regard.load(str(runs / "encoder")), 0)
-    assert run_checks.padding(s).verdict == "holds"
-    blind = run_checks.Subject(
-        s.model, s.ids, s.mask, lambda m, ids, mask: s.logits(m, ids, torch.ones_like(mask)), *_rest(s)
-    )
-    assert run_checks.padding(blind).verdict == "fails"
+def test_padding_with_influence_fails(runs):
+    subject = run_checks.build_subject(regard.load(str(runs / "encoder")), 0)
+    assert run_checks.check_padding(subject).verdict == "holds"
+    unmasked = replace(subject, logits=lambda m, ids, mask: subject.logits(m, ids, torch.ones_like(mask)))
+    assert run_checks.check_padding(unmasked).verdict == "fails"
 
 
-def test_batch_mates_that_are_seen_are_told(runs):
-    s = run_checks.subject(regard.load(str(runs / "encoder")), 0)
+def test_rows_that_influence_each_other_fail(runs):
+    subject = run_checks.build_subject(regard.load(str(runs / "encoder")), 0)
 
     def mixed(m, ids, mask):
-        out = s.logits(m, ids, mask)
+        out = subject.logits(m, ids, mask)
         return out + out.mean(0, keepdim=True)
 
-    assert run_checks.batch(run_checks.Subject(s.model, s.ids, s.mask, mixed, *_rest(s))).verdict == "fails"
+    assert run_checks.check_batch(replace(subject, logits=mixed)).verdict == "fails"
 
 
-def test_a_shift_that_counts_is_told(runs):
-    s = run_checks.subject(regard.load(str(runs / "gpt")), 0)
-    assert run_checks.shift(s).verdict == "holds"
+def test_absolute_positions_fail_the_shift(runs):
+    subject = run_checks.build_subject(regard.load(str(runs / "gpt")), 0)
+    assert run_checks.check_shift(subject).verdict == "holds"
     with torch.no_grad():
-        kept = s.model.embed.weight.clone()
-    s.model.positions = regard.attention.positions.build("sinusoidal", 16, 2)
-    assert run_checks.shift(s).verdict == "fails"
-    assert torch.equal(kept, s.model.embed.weight)
+        embeddings = subject.model.embed.weight.clone()
+    subject.model.positions = regard.attention.positions.build("sinusoidal", 16, 2)
+    assert run_checks.check_shift(subject).verdict == "fails"
+    assert torch.equal(embeddings, subject.model.embed.weight)
 
 
-def test_what_cannot_be_compiled_is_undecided(runs, monkeypatch):
-    s = run_checks.subject(regard.load(str(runs / "gpt")), 0)
+def test_a_failed_compilation_is_undecided(runs, monkeypatch):
+    subject = run_checks.build_subject(regard.load(str(runs / "gpt")), 0)
 
-    def refuse(*args, **kwargs):
+    def raise_error(*args, **kwargs):
         raise RuntimeError("no compiler here")
 
-    monkeypatch.setattr(torch, "compile", refuse)
-    found_ = run_checks.compiled(s)
-    assert found_.verdict == "undecided"
-    assert "no compiler" in json.dumps(dict(found_.figures))
-    assert isinstance(found_, CheckResult)
+    monkeypatch.setattr(torch, "compile", raise_error)
+    result = run_checks.check_compiled(subject)
+    assert result.verdict == "undecided"
+    assert "no compiler" in json.dumps(dict(result.figures))
+    assert isinstance(result, CheckResult)
 
 
-def test_a_fitted_model_is_refused(runs):
+def test_a_fitted_model_raises(runs):
     with pytest.raises(UserError, match="fitted"):
         run_checks.check_run(runs / "tfidf")
-
-
-def _rest(s):
-    return s.task, s.causal, s.run
