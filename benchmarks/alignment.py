@@ -49,8 +49,8 @@ def measure(steps: int, count: int) -> dict[str, Any]:
             chance = sum(len(one.alignment) / len(one.source.split()) for one in test)
             found[kind] = {"by chance": chance / sum(len(one.alignment) for one in test)}
             for name, model in MODELS.items():
-                settings = {"model": model, "tokenizer": {"vocab": 600}, "data": {"batch_tokens": 2048}}
-                settings |= {"train": {"lr": 0.003}, "smoothing": 0.0}
+                settings = {"model": model, "tokenizer": {"vocab_size": 600}, "data": {"batch_tokens": 2048}}
+                settings |= {"train": {"lr": 0.003}, "label_smoothing": 0.0}
                 how = {"steps": steps, "settings": settings, "progress": False}
                 run = regard.train("translate", [train], out=folder / name.replace(" ", "-"), **how)
                 got = run.evaluate([str(held)], alignments=held.with_suffix(".align"), beam=1)

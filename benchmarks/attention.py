@@ -197,7 +197,7 @@ def memory(rounds: int, quick: bool) -> dict[str, Any]:
 def _layer(name: str, dim: int, n: int) -> nn.Module:
     if name == "bare SDPA":
         return Bare(dim, HEADS)
-    longest = {"length": n} if "length" in specs.own_options(MECHANISMS[name], COMMON) else {}
+    longest = {"length": n} if "length" in specs.option_parameters(MECHANISMS[name], COMMON) else {}
     return MultiHeadAttention(dim, HEADS, name, **longest)
 
 

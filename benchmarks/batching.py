@@ -65,7 +65,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
-    environment.prepare()
+    environment.prepare_process()
     torch.manual_seed(0)
     sizes = lengths(600 if quick else 3000)
     nets = {
@@ -74,7 +74,7 @@ def main() -> None:
         ),
         "han": han.HANConfig(dropout=0.0).build(20_000, 2),
     }
-    result: dict = {"machine": environment.describe(), "median_tokens": float(np.median(sizes)), "models": {}}
+    result: dict = {"machine": environment.describe_machine(), "median_tokens": float(np.median(sizes)), "models": {}}
     for name, net in nets.items():
         speeds = measure(net, sizes, rounds=1 if quick else 5, block=2 if quick else 6)
         base = speeds["padded to the longest of the batch"]

@@ -26,7 +26,7 @@ from scipy.stats import binomtest
 from timing import machine
 
 import regard
-from regard.config.settings import load
+from regard.config.settings import load_settings
 from regard.data import corpus
 from regard.data.tokenizer import MASK, SPECIAL_TOKENS
 from regard.tasks.language.run import LanguageModel
@@ -39,7 +39,7 @@ BLOCK = 64
 def trained(name: str, folder: str | None, place: Path) -> LanguageModel:
     if folder is not None:
         return regard.load(folder)  # type: ignore[return-value]
-    settings = load(ROOT / "recipes" / f"wikitext2-{name}.yaml")
+    settings = load_settings(ROOT / "recipes" / f"wikitext2-{name}.yaml")
     settings.pop("task")
     files = {part: str((ROOT / settings["data"].pop(part)).resolve()) for part in ("train", "valid")}
     return regard.train("language", files["train"], valid=files["valid"], out=place / name, settings=settings)  # type: ignore[return-value]
@@ -55,7 +55,7 @@ def right(run: LanguageModel, ids: np.ndarray) -> np.ndarray:
         wanted = rows[:, BLOCK // 2].clone()
         if run.objective == "masked":
             rows[:, BLOCK // 2] = MASK
-        said = run.net(rows, places=places)
+        said = run.model(rows, logits_at=places)
         logits = said[0] if isinstance(said, tuple) else said
         found.append((logits.argmax(-1) == wanted).numpy())
     return np.concatenate(found)

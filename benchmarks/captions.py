@@ -26,7 +26,7 @@ from seeds import interval
 from timing import machine
 
 import regard
-from regard.config.settings import load, merge, overrides
+from regard.config.settings import load_settings, merge_settings, parse_overrides
 from regard.data import caption_files
 from regard.tasks.caption.metrics import scores
 
@@ -75,10 +75,10 @@ def place(seed: int, blank: bool, runs: Path) -> Path:
 
 
 def trained(seed: int, blank: bool, changed: list[str], runs: Path) -> Any:
-    settings = merge(load(ROOT / "recipes" / "flickr8k-caption.yaml"), overrides(changed))
+    settings = merge_settings(load_settings(ROOT / "recipes" / "flickr8k-caption.yaml"), parse_overrides(changed))
     settings.pop("task")
     if blank:
-        settings = merge(settings, {"data": {"blank": True}, "augment": {"zoom": 1.0, "flip": False, "light": 0.0}})
+        settings = merge_settings(settings, {"data": {"blank": True}, "augment": {"zoom": 1.0, "flip": False, "light": 0.0}})
         settings["train"]["epochs"] //= 3
     folder = place(seed, blank, runs)
     return regard.train("caption", settings={**settings, "seed": seed}, out=folder, resume=folder.exists())

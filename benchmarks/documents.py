@@ -30,7 +30,7 @@ from scipy.stats import binomtest
 from timing import machine
 
 import regard
-from regard.config.settings import load
+from regard.config.settings import load_settings
 from regard.data.read_table import Table, read_table
 
 ROOT = Path(__file__).parent.parent
@@ -88,7 +88,7 @@ def pretrained(folder: Path, aside: str = "") -> Path:
     hidden |= {bare(line) for line in both[aside][0].texts} if aside else set()
     lines = [" ".join(line.split()) for line in lines if bare(line) not in hidden]
     text.write_text("".join(f"{line}\n" for line in lines if line), encoding="utf-8")
-    settings = load(ROOT / "recipes" / "words.yaml")
+    settings = load_settings(ROOT / "recipes" / "words.yaml")
     settings.pop("task")
     settings["data"]["train"] = str(text)
     regard.train("language", settings=settings, out=folder, resume=folder.exists())
@@ -107,7 +107,7 @@ def right(train: Table, aside: Table, model: str, settings: dict[str, Any], seed
 
 def settings_of(recipe: str) -> dict[str, Any]:
     """The settings of a recipe, for data of ours."""
-    settings = load(ROOT / "recipes" / f"{recipe}.yaml")
+    settings = load_settings(ROOT / "recipes" / f"{recipe}.yaml")
     settings.pop("task")
     settings["data"] = {k: v for k, v in settings["data"].items() if k not in ("train", "text", "label")}
     return settings
@@ -132,8 +132,8 @@ def measure(name: str, seeds: int, words: Path, kept: dict[str, Any], again: lis
             rows[recipe] = kept[recipe]
             continue
         settings = settings_of(recipe)
-        if "origin" in settings:
-            settings["origin"] = str(pretrained(words))
+        if "warm_start" in settings:
+            settings["warm_start"] = str(pretrained(words))
         found = []
         for seed in range(seeds):
             good, run, seconds = right(train, aside, settings["model"]["name"], settings, seed)

@@ -16,7 +16,7 @@ from torch import nn
 
 from regard.layers.dropout import Dropout
 from regard.models.transformer import Transformer, TransformerConfig
-from regard.training.environment import prepare
+from regard.training.environment import prepare_process
 
 RESULT = Path(__file__).parent / "results" / "dropout.json"
 VOCAB, BATCH, LENGTH, P = 4000, 96, 16, 0.3
@@ -45,7 +45,7 @@ def training(kind: type[nn.Dropout]) -> Callable[[], None]:
 
 
 def main() -> None:
-    prepare()
+    prepare_process()
     kinds = {"torch": nn.Dropout, "regard": Dropout}
     found = {}
     for name, make in (("alone", alone), ("training", training)):

@@ -40,7 +40,7 @@ def one(fold: int, name: str, words: str) -> tuple[np.ndarray, np.ndarray, float
     others = np.sort(np.concatenate([part for i, part in enumerate(rows) if i != fold]))
     train = without(taken(table, others), aside.texts)
     settings = settings_of(RECIPES[name][-1])
-    settings["origin"] = words
+    settings["warm_start"] = words
     settings["train"]["threads"] = 1
     good, _, seconds = right(train, aside, settings["model"]["name"], settings, fold)
     base, _, _ = right(train, aside, "nb-svm", {"data": {"valid_fraction": 0.01}}, fold)

@@ -35,7 +35,7 @@ from generation import BATCHES, hugging_face, prompts
 from torch import Tensor
 
 from regard.decoding import quantized_linear
-from regard.decoding.causal_decoders import Prepared, Remembered, Walker, walker
+from regard.decoding.causal_decoders import CausalDecoder, Prepared, Remembered, walker
 from regard.decoding.quantized_linear import Linear
 from regard.decoding.sampling import GREEDY
 from regard.hub import hf_gpt2
@@ -97,9 +97,9 @@ class Compiled:
         self.step = torch.compile(way.step, dynamic=True)
 
 
-def ways(model: gpt.GPT, compiled: bool) -> dict[str, Walker]:
+def ways(model: gpt.GPT, compiled: bool) -> dict[str, CausalDecoder]:
     quantized_linear.KINDS.update(KINDS)  # only in this process: ways to try, not to use
-    found: dict[str, Walker] = {"modules": Remembered(model)}
+    found: dict[str, CausalDecoder] = {"modules": Remembered(model)}
     for name in ("float32", "float16", *KINDS):
         found[name] = walker(model, precision=name)
     if compiled:
@@ -107,7 +107,7 @@ def ways(model: gpt.GPT, compiled: bool) -> dict[str, Walker]:
     return found
 
 
-def write(way: Walker, batch: int, tokens: int) -> tuple[list[float], Tensor]:
+def write(way: CausalDecoder, batch: int, tokens: int) -> tuple[list[float], Tensor]:
     """Seconds of each step, and the words."""
     with torch.inference_mode():
         word = GREEDY.choose(way.read(prompts(batch), tokens), None)

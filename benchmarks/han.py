@@ -39,7 +39,7 @@ from regard.data import batches, documents, tokenizer
 from regard.data.documents import TokenizedDocuments
 from regard.data.read_table import read_table
 from regard.models import han
-from regard.tasks.classify.objective import collate, sentence_numbers
+from regard.tasks.classify.objective import collate, sentence_ids
 from regard.training import environment as workshop
 
 IMDB = Path(__file__).parent.parent.parent / "shared" / "data" / "imdb" / "train.tsv.gz"
@@ -89,7 +89,7 @@ def copy(ours: han.HAN, theirs: Padded) -> None:
     """The weights of ours, so that both compute the same."""
     theirs.embedding.load_state_dict(ours.embedding.state_dict())
     theirs.head.load_state_dict(ours.head.state_dict())
-    pairs = ((ours.read_words, ours.words, theirs.words), (ours.read_sentences, ours.sentences, theirs.sentences))
+    pairs = ((ours.word_rnn, ours.word_pool, theirs.words), (ours.sentence_rnn, ours.sentence_pool, theirs.sentences))
     for two_way, pool, level in pairs:
         level.project.load_state_dict(pool.project.state_dict())
         level.context.load_state_dict(pool.context.state_dict())
@@ -151,7 +151,7 @@ def work(found: TokenizedDocuments, tokens: int) -> tuple[dict[str, Callable[[],
             p.add_(0.1 * torch.randn_like(p))
     for net in ways.values():
         copy(ours, net)
-    numbers, labels = sentence_numbers(found), np.arange(len(found)) % 2
+    numbers, labels = sentence_ids(found), np.arange(len(found)) % 2
     alike = batches.plan_batches(found.lengths, tokens, seed=0, epoch=0)
     order, size = np.random.default_rng(1).permutation(len(found)), round(len(found) / len(alike))
     chunks = [order[i : i + size] for i in range(0, len(order), size)]
@@ -200,7 +200,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=16_384, help="in a batch, as data.batch_tokens")
     given = parser.parse_args()
-    workshop.prepare()
+    workshop.prepare_process()
     real = IMDB.is_file() and not given.quick
     whole = reviews() if real else made(200 if given.quick else 25_000)
     count = len(whole) if given.whole or given.quick else min(given.sample, len(whole))

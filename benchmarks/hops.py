@@ -35,7 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="few steps, one seed, nothing written")
     quick = parser.parse_args().quick
-    result: dict[str, Any] = {"machine": environment.describe(), "hops": 8, "compared_on": 200, "penalties": {}}
+    result: dict[str, Any] = {"machine": environment.describe_machine(), "hops": 8, "compared_on": 200, "penalties": {}}
     for penalty in PENALTIES:
         settings = {
             "model": {"dropout": 0.1, "hops": 8, "penalty": penalty},

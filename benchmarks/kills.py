@@ -78,7 +78,7 @@ def main() -> None:
             "last_state_identical": last_state(whole) == last_state(killed),
             "metrics_identical": lines(whole) == lines(killed),
             "seconds": round(time.perf_counter() - begun, 1),
-            "machine": environment.describe(),
+            "machine": environment.describe_machine(),
         }
     text = json.dumps(result, indent=1)
     print(text)

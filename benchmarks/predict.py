@@ -24,8 +24,8 @@ from torch import nn
 
 import regard
 from regard.data.synthetic.reviews import generate_reviews
-from regard.theory.cost.cost_card import call
-from regard.theory.cost.predict_time import loss_of, predict
+from regard.theory.cost.cost_card import example_inputs
+from regard.theory.cost.predict_time import example_loss, predict_time
 
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "gpt, 2 layers of 128": {"task": "language", "model": "gpt", "block": 64, "sizes": {"dim": 128, "layers": 2}},
@@ -75,13 +75,13 @@ def trained(case: dict[str, Any], folder: Path, steps: int) -> tuple[Any, float,
 
 def held(model: nn.Module, n: int, batch: int) -> int:
     """Bytes of tensors at the worst moment of two steps."""
-    args = tuple(t.detach() for t in call(model, n, batch=batch)[0])
+    args = tuple(t.detach() for t in example_inputs(model, n, batch=batch)[0])
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
 
     def steps() -> None:
         for _ in range(2):
-            loss_of(model, args).backward()
+            example_loss(model, args).backward()
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
 
@@ -103,7 +103,7 @@ def main() -> None:
         n = max(2, round(length))
         batch = max(1, BATCH_TOKENS // n)
         tokens = 1_000_000
-        told = predict(run.model, n, batch, tokens, seconds=1.0 if quick else 5.0, sentence=sentence)
+        told = predict_time(run.model, n, batch, tokens, seconds=1.0 if quick else 5.0, sentence=sentence)
         memory = held(run.model, n, batch)
         row = {
             "n": n,

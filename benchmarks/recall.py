@@ -22,7 +22,7 @@ from typing import Any
 import timing
 import torch
 
-from regard.config.settings import load, merge
+from regard.config.settings import load_settings, merge_settings
 from regard.tasks.base_run import Run
 from regard.tasks.train import train
 
@@ -32,10 +32,10 @@ RECIPES = ("closed", "open", "classical", "closed-labelled")
 
 
 def trained(name: str, folder: Path, seconds: float | None) -> Any:
-    tree = load(HOME / "recipes" / f"birthplace-{name}.yaml")
+    tree = load_settings(HOME / "recipes" / f"birthplace-{name}.yaml")
     tree.pop("task")
     if seconds is not None:
-        tree = merge(tree, {"train": {"epochs": None, "steps": None, "budget": seconds}})
+        tree = merge_settings(tree, {"train": {"epochs": None, "steps": None, "budget": seconds}})
     return train("recall", settings=tree, out=folder, overwrite=True)
 
 

@@ -46,7 +46,7 @@ ROWS: dict[str, dict[str, Any]] = {
     },
     "no sentences": {
         "model": {"mechanism": "dot", "positions": "rotary"},
-        "mix": {"sentences": 0, "phrases": 0, "clozes": 0, "strangers": 0.0},
+        "mix": {"sentences": 0, "phrases": 0, "clozes": 0, "unknown_names": 0.0},
     },
     "with n-gram tables": {"model": {"name": "ngram-gpt", "mechanism": "dot", "positions": "rotary"}},
 }
@@ -62,7 +62,7 @@ def settings(row: str, steps: int) -> dict[str, Any]:
     return {
         "book": "closed",
         "data": {"batch_tokens": 3072},
-        "tokenizer": {"kind": "bpe", "vocab": 6000},
+        "tokenizer": {"kind": "bpe", "vocab_size": 6000},
         "model": {**sizes, **own["model"]},
         "mix": own.get("mix", {}),
         "train": {

@@ -37,7 +37,7 @@ SIZES = (64, 128, 256)
 
 def recalled(count: int, ways: int, mix: dict[str, Any], dim: int, steps: int, seed: int) -> tuple[float, int]:
     """The share of people never asked about whose city is said, and the parameters."""
-    made = generate_people(count, seed, phrasings=ways, cities=CITIES)
+    made = generate_people(count, seed, phrasings=ways, num_cities=CITIES)
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         (home / "facts.txt").write_text("\n".join(made.facts) + "\n")
@@ -45,8 +45,8 @@ def recalled(count: int, ways: int, mix: dict[str, Any], dim: int, steps: int, s
             (home / f"{name}.tsv").write_text("".join(f"{q}\t{a}\n" for q, a in rows))
         settings = {
             "model": {"name": "gpt", "dim": dim, "layers": 3, "positions": "rotary", "bias": False},
-            "tokenizer": {"vocab": 1500},
-            "mix": {**mix, "strangers": 0.0},
+            "tokenizer": {"vocab_size": 1500},
+            "mix": {**mix, "unknown_names": 0.0},
             "train": {"steps": steps, "evaluate_every": 10_000},
         }
         files = [home / "facts.txt", home / "asked.tsv"]

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 
 from regard.models.rnn_translator import RNNTranslator, RNNTranslatorConfig
-from regard.training.environment import prepare
+from regard.training.environment import prepare_process
 
 RESULT = Path(__file__).parent / "results" / "recurrent.json"
 PAIRS, WORDS, WIDTH, VOCAB = 32, 40, 256, 8000
@@ -33,7 +33,7 @@ def step(model: RNNTranslator, source: torch.Tensor, target: torch.Tensor) -> No
 
 
 def slow_step(model: RNNTranslator, source: torch.Tensor, target: torch.Tensor) -> None:
-    memory, state = model.read(model.encode(source))
+    memory, state = model.project_source(model.encode(source))
     total = torch.zeros(())
     for t in range(WORDS):
         logits, state = model.step(target[:, t], memory, state, t)
@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few rounds; writes nothing")
     parser.add_argument("--rounds", type=int, default=20)
     given = parser.parse_args()
-    prepare()  # as training does
+    prepare_process()  # as training does
     found = measure(3 if given.quick else given.rounds)
     if not given.quick:
         sizes = {"pairs": PAIRS, "words": WORDS, "width": WIDTH, "vocab": VOCAB}

@@ -1,5 +1,5 @@
 """Generated scenes: exact captions and pointing, on known pairs of things (valid), on pairs never seen together
-(unseen), and, harder, on things never seen (strange: a colour with a shape).
+(unseen), and, harder, on things never seen (novel: a colour with a shape).
 
     python benchmarks/scenes.py                # three seeds, five minutes each at most; writes results/scenes.json
     python benchmarks/scenes.py --seeds 1 --count 400 --set train.steps=10 --dry     # to see that it runs; no file
@@ -21,16 +21,16 @@ from typing import Any
 from timing import machine
 
 import regard
-from regard.config.settings import load, merge, overrides
+from regard.config.settings import load_settings, merge_settings, parse_overrides
 from regard.data.synthetic.scene_files import write_scenes
 
 ROOT = Path(__file__).parent.parent
-PARTS = ("valid", "unseen", "strange")
+PARTS = ("valid", "unseen", "novel")
 RESULT = Path(__file__).parent / "results" / "scenes.json"
 
 
 def measure(seed: int, count: int, changed: list[str]) -> dict[str, Any]:
-    settings = merge(load(ROOT / "recipes" / "scenes.yaml"), overrides(changed))
+    settings = merge_settings(load_settings(ROOT / "recipes" / "scenes.yaml"), parse_overrides(changed))
     settings.pop("task")
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)

@@ -100,7 +100,7 @@ class NanoGPT(nn.Module):
 
 def regard_gpt(s: Sizes, activation: str = "gelu") -> gpt.GPT:
     positions = f"learned:length={s.block}"
-    return gpt.GPT(gpt.GPTConfig(s.vocab, s.dim, s.layers, s.heads, positions=positions, activation=activation))
+    return gpt.GPT(s.vocab, dim=s.dim, layers=s.layers, heads=s.heads, positions=positions, activation=activation)
 
 
 def hugging_face(s: Sizes, activation: str = "gelu_new") -> nn.Module:
@@ -192,7 +192,7 @@ def product_gflops(n: int) -> float:
 def work(pipe: Connection, process: str, sizes: Sizes, threads: int, product: int) -> None:
     """A process with its contenders: makes the step that it is asked for, and tells how long it took."""
     if process == "prepared":
-        environment.prepare(threads)
+        environment.prepare_process(threads)
     else:
         torch.set_num_threads(threads)
     data = torch.randint(sizes.vocab, (sizes.batch, sizes.block + 1), generator=torch.Generator().manual_seed(0))
@@ -298,7 +298,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=None, help="as many as there are cores where not given")
     parser.add_argument("--out", type=Path, default=None, help=f"where to write; {RESULT} unless --quick")
     given = parser.parse_args()
-    threads = given.threads or environment.cores()
+    threads = given.threads or environment.count_cores()
     torch.set_num_threads(threads)
     load = os.getloadavg()[0]
     sizes = Sizes(layers=2, dim=64, block=32, batch=8) if given.quick else Sizes()
@@ -306,7 +306,7 @@ def main() -> None:
     show(result)
     import transformers
 
-    about = {"machine": environment.describe(), "transformers": transformers.__version__, "load_before": round(load, 2)}
+    about = {"machine": environment.describe_machine(), "transformers": transformers.__version__, "load_before": round(load, 2)}
     out = given.out or (None if given.quick else RESULT)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)

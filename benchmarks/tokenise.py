@@ -173,7 +173,7 @@ def write_tokens(folder: Path, size: int) -> None:
         names.append(f"shard-{i:05d}.safetensors")
         ids = draw.integers(0, 1 << 16, count, np.uint16)
         about = {"fingerprint": "random", "next": None}
-        arrays = {"tokens": ids, "documents": np.zeros(1, np.int64), "marks": np.array([[count, 1, 1]])}
+        arrays = {"tokens": ids, "documents": np.zeros(1, np.int64), "sizes": np.array([[count, 1, 1]])}
         token_shards.write_shard(folder / names[-1], arrays, about)
     about = {"format": fingerprint.FORMAT, "fingerprint": "random", "shards": names}
     (folder / corpus.INDEX_NAME).write_text(json.dumps(about))
@@ -217,7 +217,7 @@ def building(folder: Path, files: list[Path]) -> dict:
     """The most memory that a build takes, in a process of its own."""
     code = (
         "import sys; from regard.data import corpus, tokenizer\n"
-        "corpus.build(sys.argv[3:], tokenizer.Tokenizer.load(sys.argv[1]), sys.argv[2], progress=False)\n"
+        "corpus.build_corpus(sys.argv[3:], tokenizer.Tokenizer.load(sys.argv[1]), sys.argv[2], progress=False)\n"
         "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))\n"
     )
     command = [sys.executable, "-c", code, str(folder / "bpe.json"), str(folder / "out"), *map(str, files)]

@@ -33,7 +33,7 @@ from regard.models import preln_bert
 ROOT = Path(__file__).parent.parent
 DATA = {"valid_fraction": 0.02, "batch_tokens": 1024}
 MODEL = {"dropout": 0.3}
-TRAIN = {"lr": 1e-3, "weight_decay": 0.05, "average": 0.98, "evaluate_every": 100_000}
+TRAIN = {"lr": 1e-3, "weight_decay": 0.05, "ema_decay": 0.98, "evaluate_every": 100_000}
 LENGTHS = {"all": {"epochs": 6}, "1000": {"steps": 250}, "200": {"steps": 150}}
 """How long is trained on so many labels."""
 
@@ -61,7 +61,7 @@ def fresh(run: Any, place: Path, seed: int) -> Path:
     shutil.copytree(run.folder, place)
     torch.manual_seed(seed)
     config: preln_bert.PreLNBERTConfig = run.settings.model
-    save_file(config.build(run.config["vocab"]).state_dict(), place / "model.safetensors")
+    save_file(config.build(run.config["vocab_size"]).state_dict(), place / "model.safetensors")
     return place
 
 
@@ -88,7 +88,7 @@ def main() -> None:
                 some = train if labels == "all" else taken(train, order[: int(labels)])
                 for start, origin in begun[seed].items():
                     out = place / f"{name}-{labels}-{seed}-{start}"
-                    run = regard.train("classify", some, origin=origin, out=out, seed=seed, settings=settings, **quiet)
+                    run = regard.train("classify", some, warm_start=origin, out=out, seed=seed, settings=settings, **quiet)
                     good[start].append(right(run, aside))
             reached = {start: [float(found.mean()) for found in each] for start, each in good.items()}
             gain = interval(list(np.subtract(reached["pretrained"], reached["from scratch"])))

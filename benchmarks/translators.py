@@ -23,7 +23,7 @@ from typing import Any
 from timing import machine
 
 import regard
-from regard.config.settings import load, merge, overrides
+from regard.config.settings import load_settings, merge_settings, parse_overrides
 from regard.data import parallel_text
 
 ROOT = Path(__file__).parent.parent
@@ -37,7 +37,7 @@ MEASURED = {
 
 
 def trained(recipe: str, seed: int, changed: list[str], runs: Path) -> tuple[Any, float]:
-    settings = merge(load(ROOT / "recipes" / f"{recipe}.yaml"), overrides(changed))
+    settings = merge_settings(load_settings(ROOT / "recipes" / f"{recipe}.yaml"), parse_overrides(changed))
     settings.pop("task")
     folder = runs / f"{recipe}-{seed}"
     begun = time.perf_counter()

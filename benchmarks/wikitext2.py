@@ -19,7 +19,7 @@ from typing import Any
 from timing import machine
 
 import regard
-from regard.config.settings import load
+from regard.config.settings import load_settings
 from regard.tasks.language.run import LanguageModel
 
 ROOT = Path(__file__).parent.parent
@@ -27,7 +27,7 @@ STRIDES = (128, 32)
 
 
 def trained(place: Path) -> LanguageModel:
-    settings = load(ROOT / "recipes" / "wikitext2.yaml")
+    settings = load_settings(ROOT / "recipes" / "wikitext2.yaml")
     settings.pop("task")
     files = {part: str((ROOT / settings["data"].pop(part)).resolve()) for part in ("train", "valid")}
     return regard.train("language", files["train"], valid=files["valid"], out=place / "run", settings=settings)  # type: ignore[return-value]

@@ -1,8 +1,8 @@
 """Batches of documents of similar length within a token budget, and padding.
 
-A batch costs (longest document) x (documents) tokens. Sorting all documents by length would waste the least padding, but
-the model would see the same neighbours in every epoch. So documents are shuffled, sorted within pools of many batches,
-and cut into batches, which are shuffled again.
+A batch costs (longest document) x (documents) tokens. Sorting all documents by length would need the least padding, but
+every epoch would have the same batches. So documents are shuffled, sorted within pools of many batches, and cut into
+batches, which are shuffled again.
 """
 
 from __future__ import annotations

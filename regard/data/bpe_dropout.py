@@ -70,9 +70,7 @@ class BPEDropout:
         return ids, starts
 
 
-def segment_word(
-    word: str, ranks: dict[tuple[str, str], int], dropout: float, rng: np.random.Generator
-) -> list[str]:
+def segment_word(word: str, ranks: dict[tuple[str, str], int], dropout: float, rng: np.random.Generator) -> list[str]:
     """Split one word, written in the alphabet of the merges, into subwords; each merge is dropped with `dropout`."""
     parts = list(word)
     while len(parts) > 1:

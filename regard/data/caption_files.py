@@ -183,8 +183,8 @@ WordBox = tuple[int, tuple[float, float, float, float]]
 def read_boxes(path: str | Path) -> dict[str, list[WordBox]]:
     """Read the bounding boxes of caption words, by image name.
 
-    A line holds a file name, the index of a word from 0, left, top, right and bottom, separated by tabs. Coordinates are
-    fractions of the width and height of the image.
+    A line has a file name, the index of a word from 0, left, top, right and bottom, separated by tabs. Coordinates are
+    fractions of width and height.
     """
     boxes: dict[str, list[WordBox]] = {}
     text = decode_utf8(_read_unzipped(Path(path), "box file"), str(path))

@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import IO
 
 from regard.data.text_column import TextColumn, find_text_column
-from regard.errors import UserError, choices, nearest
+from regard.errors import UserError, did_you_mean, suggest_choices
 
 TextSource = Path | TextColumn
 SUFFIXES = (".txt", ".txt.gz", ".md", ".md.gz", ".text")
 DOCUMENTS = ("file", "blank", "line")
 BLOCK_BYTES = 1 << 20
 
-# A character that is not whitespace. Bytes that may start a Unicode space (U+0085, 00A0, 1680, 2000.., 205F, 3000) count
-# only if the second byte makes them another character.
+# A character that is not whitespace. Bytes that may start a Unicode space (U+0085, 00A0, 1680, 2000.., 205F, 3000)
+# count only if the second byte makes them another character.
 _NON_SPACE = rb"[!-~\xc3-\xdf\xe0\xe4-\xf4]|\xc2[^\x85\xa0]|\xe1[^\x9a]|\xe2[^\x80\x81]|\xe3[^\x80]"
 SAFE_CUT = re.compile(
     rb"(?<!\s)(?<!\xe2\x80\x8d)(?:\n| (?![/>]))(?=" + _NON_SPACE + rb")|(?<=\S\r)\n(?=" + _NON_SPACE + rb")"
@@ -122,7 +122,7 @@ def read_blocks(
 def check_documents(documents: str) -> str:
     """Return the `documents` option, or raise a UserError if it is unknown."""
     if documents not in DOCUMENTS:
-        raise UserError(f"unknown documents={documents!r}; {choices(documents, DOCUMENTS)}")
+        raise UserError(f"unknown documents={documents!r}; {suggest_choices(documents, DOCUMENTS)}")
     return documents
 
 
@@ -199,10 +199,10 @@ def _list_folder(folder: Path, notes: list[str]) -> list[Path]:
 def _check_text_file(path: Path) -> Path:
     if not path.exists():
         names = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise UserError(f"no such file: {str(path)!r}" + (f"; {nearest(path.name, names)}" if names else ""))
+        raise UserError(f"no such file: {str(path)!r}" + (f"; {did_you_mean(path.name, names)}" if names else ""))
     if not path.name.lower().endswith(SUFFIXES):
         raise UserError(
-            f"{path.name!r} does not have the suffix of a text file; expected {', '.join(SUFFIXES)}, a folder of these, "
-            "or the column of a table, such as reviews.csv:review"
+            f"{path.name!r} does not have the suffix of a text file; expected {', '.join(SUFFIXES)}, a folder of "
+            "these, or the column of a table, such as reviews.csv:review"
         )
     return path

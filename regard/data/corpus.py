@@ -1,10 +1,10 @@
-"""A text of any size as one stream of tokens: tokenised once, kept in memory-mapped shards, read in windows.
+"""A text of any size as one stream of token ids: tokenized once, stored in memory-mapped shards, read in windows.
 
-    corpus = build(["books/", "more.txt.gz"], tokenizer, "corpus")   # a second call finds it done
+    corpus = build_corpus(["books/", "more.txt.gz"], tokenizer, "corpus")   # a second call opens the stored corpus
     train, valid = corpus.split(int(0.9 * corpus.num_tokens))
-    train.read([0, 1000], 64)                                         # (2, 64)
+    train.read([0, 1000], 64)                                               # (2, 64)
 
-Documents stand one after another, each followed by [EOS].
+Documents follow one another, each followed by [EOS].
 """
 
 from __future__ import annotations
@@ -28,75 +28,83 @@ from regard.errors import UserError
 logger = logging.getLogger(__name__)
 
 INDEX_NAME = "corpus.json"
-MAX_MAPPED_BYTES = 256 << 20  # bytes of mapped pages that reading may gather before it lets them go
-_ORIGIN = np.zeros(3, np.int64)
-_TOUCHED = 2 << 20  # bytes that the system may map around a window: a huge page
+MAX_MAPPED_BYTES = 256 << 20  # bytes of mapped pages that reading may accumulate before they are released
+_ZERO_SIZES = np.zeros(3, np.int64)
+_WINDOW_BYTES = 2 << 20  # bytes that the system may map around a window: a huge page
 
 
 class TokenStream:
-    """The arrays behind a corpus and its parts: shards of ids, where documents start, how long the text is where."""
+    """The arrays of a corpus: shards of ids, the starts of documents, and cumulative text sizes.
+
+    Args:
+        ids: Token ids of each shard.
+        documents: First token of each document, per shard.
+        sizes: Cumulative (tokens, characters, bytes) at some places, per shard; see `EncodedBlock`.
+        fingerprint: Hash of text, tokenizer and document mode.
+        shards: Memory-mapped files behind the arrays, whose pages are released from time to time.
+    """
 
     def __init__(
         self,
         ids: Sequence[np.ndarray],
         documents: Sequence[np.ndarray],
-        marks: Sequence[np.ndarray],
+        sizes: Sequence[np.ndarray],
         fingerprint: str,
         shards: Sequence[Shard] = (),
     ) -> None:
-        self.ids, self._documents, self._marks, self._shards = list(ids), documents, marks, shards
+        self.ids, self._documents, self._sizes, self._shards = list(ids), documents, sizes, shards
         self.fingerprint = fingerprint
         self.ends = np.cumsum([len(part) for part in ids], dtype=np.int64)
         self.num_tokens = int(self.ends[-1]) if len(self.ends) else 0
-        self._totals = np.cumsum([_ORIGIN, *(part[-1] for part in marks)], axis=0)  # before each shard
-        self._touched = 0
+        self._totals = np.cumsum([_ZERO_SIZES, *(part[-1] for part in sizes)], axis=0)  # before each shard
+        self._mapped_bytes = 0
 
-    def documents(self) -> np.ndarray:
-        """First tokens of all documents."""
-        before = self.ends - [len(part) for part in self.ids]
-        starts = [start + part for start, part in zip(before, self._documents, strict=True)]
+    def document_starts(self) -> np.ndarray:
+        """Return the first token of each document."""
+        shard_starts = self.ends - [len(part) for part in self.ids]
+        starts = [start + part for start, part in zip(shard_starts, self._documents, strict=True)]
         return np.concatenate(starts) if starts else np.empty(0, np.int64)
 
-    def lengths(self, token: int) -> np.ndarray:
-        """Characters and bytes of the text before a token: from the marks on both sides of it."""
-        shard = int(np.searchsorted(self.ends, token))  # the first that ends there or later
+    def text_size_before(self, token: int) -> np.ndarray:
+        """Return the characters and bytes of the text before a token, interpolated between the nearest known sizes."""
+        shard = int(np.searchsorted(self.ends, token))  # the first one that ends there or later
         if shard == len(self.ids):
             return self._totals[-1][1:]
-        marks, rest = self._marks[shard], token - self._totals[shard][0]
-        at = int(np.searchsorted(marks[:, 0], rest))
-        low, high = marks[at - 1] if at else _ORIGIN, marks[at]
-        part = (rest - low[0]) / max(high[0] - low[0], 1)
-        return (self._totals[shard] + low + part * (high - low))[1:]
+        sizes, offset = self._sizes[shard], token - self._totals[shard][0]
+        row = int(np.searchsorted(sizes[:, 0], offset))
+        low, high = sizes[row - 1] if row else _ZERO_SIZES, sizes[row]
+        fraction = (offset - low[0]) / max(high[0] - low[0], 1)
+        return (self._totals[shard] + low + fraction * (high - low))[1:]
 
     def read(self, starts: np.ndarray, length: int) -> np.ndarray:
-        """Windows of the stream, from whichever shards hold them."""
-        out = np.empty((len(starts), length), np.int64)
-        if not out.size:
-            return out
+        """Return windows of the stream, (len(starts), length) int64."""
+        windows = np.empty((len(starts), length), np.int64)
+        if not windows.size:
+            return windows
         first = np.searchsorted(self.ends, starts, side="right")
         last = np.searchsorted(self.ends, starts + length - 1, side="right")
-        places = np.arange(length)
-        for number in np.unique(first):
-            rows = np.flatnonzero((first == number) & (last == number))
-            ids = self.ids[number]
-            out[rows] = ids[(starts[rows] - (self.ends[number] - len(ids)))[:, None] + places]
+        offsets = np.arange(length)
+        for shard in np.unique(first):
+            rows = np.flatnonzero((first == shard) & (last == shard))
+            ids = self.ids[shard]
+            windows[rows] = ids[(starts[rows] - (self.ends[shard] - len(ids)))[:, None] + offsets]
         for row in np.flatnonzero(first != last):
-            out[row] = self._across(int(starts[row]), length, int(first[row]), int(last[row]))
-        self._touched += len(starts) * (_TOUCHED + length * 4)
-        if self._touched > MAX_MAPPED_BYTES:
-            self._touched = 0
+            windows[row] = self._read_across_shards(int(starts[row]), length, int(first[row]), int(last[row]))
+        self._mapped_bytes += len(starts) * (_WINDOW_BYTES + length * 4)
+        if self._mapped_bytes > MAX_MAPPED_BYTES:
+            self._mapped_bytes = 0
             for shard in self._shards:
-                shard.forget()
-        return out
+                shard.release_pages()
+        return windows
 
-    def _across(self, start: int, length: int, first: int, last: int) -> np.ndarray:
-        before = [int(self.ends[i]) - len(self.ids[i]) for i in range(first, last + 1)]
-        parts = zip(self.ids[first : last + 1], before, strict=True)
-        return np.concatenate([ids[max(start - b, 0) : start + length - b] for ids, b in parts])
+    def _read_across_shards(self, start: int, length: int, first: int, last: int) -> np.ndarray:
+        shard_starts = [int(self.ends[i]) - len(self.ids[i]) for i in range(first, last + 1)]
+        shards = zip(self.ids[first : last + 1], shard_starts, strict=True)
+        return np.concatenate([ids[max(start - begin, 0) : start + length - begin] for ids, begin in shards])
 
 
 class Corpus:
-    """A stream of tokens, or a part of one. `len` is the number of documents, `tokens` that of tokens."""
+    """A stream of tokens, or a slice of one. `len(corpus)` is the number of documents."""
 
     def __init__(self, stream: TokenStream, start: int = 0, stop: int | None = None) -> None:
         self._stream = stream
@@ -104,42 +112,36 @@ class Corpus:
 
     @classmethod
     def open(cls, folder: str | Path) -> Corpus:
-        """A corpus that was built before."""
+        """Open a corpus that `build_corpus` has stored."""
         path = Path(folder) / INDEX_NAME
         try:
-            about = json.loads(path.read_text(encoding="utf-8"))
-            names, fingerprint = about["shards"], about["fingerprint"]
+            index = json.loads(path.read_text(encoding="utf-8"))
+            names, fingerprint = index["shards"], index["fingerprint"]
         except FileNotFoundError:
-            raise UserError(f"{folder} holds no corpus: there is no {INDEX_NAME}; build it first, or again") from None
-        except (OSError, ValueError, KeyError, TypeError) as problem:
-            raise UserError(f"cannot read {path}: {problem}; delete it and build the corpus again") from None
+            raise UserError(f"{folder} contains no corpus: {INDEX_NAME} is missing; build the corpus again") from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"cannot read {path}: {error}; delete it and build the corpus again") from None
         shards = [Shard(path.with_name(name)) for name in names]
-        if any(shard.about.get("fingerprint") != fingerprint for shard in shards):
-            raise UserError(
-                f"the shards in {folder} are not those of its {INDEX_NAME}; delete the folder and build again"
-            )
-        parts = [shard.arrays for shard in shards]
-        return cls(
-            TokenStream(
-                [p["tokens"] for p in parts], [p["documents"] for p in parts], [p["marks"] for p in parts],
-                fingerprint, shards,
-            )
-        )  # fmt: skip
+        if any(shard.metadata.get("fingerprint") != fingerprint for shard in shards):
+            raise UserError(f"the shards in {folder} do not match {INDEX_NAME}; delete the folder and build it again")
+        arrays = [shard.arrays for shard in shards]
+        ids, documents, sizes = ([a[name] for a in arrays] for name in ("tokens", "documents", "sizes"))
+        return cls(TokenStream(ids, documents, sizes, fingerprint, shards))
 
     @classmethod
     def from_texts(cls, texts: str | Iterable[str], tokenizer: Tokenizer, *, documents: str = "file") -> Corpus:
-        """A small corpus in memory; each text is as a file."""
+        """Tokenize texts into a small corpus in memory. Each text is treated like a file."""
         texts = [texts] if isinstance(texts, str) else list(texts)
         raw = [text.encode() for text in texts if text]
         blocks = [chunks.TextBlock(Path(f"text {i}"), 0, data, True, True, len(data)) for i, data in enumerate(raw)]
-        return cls(_stream([*map(BlockEncoder(tokenizer, documents), blocks)]))
+        return cls(_build_stream([*map(BlockEncoder(tokenizer, documents), blocks)]))
 
     @classmethod
     def from_ids(cls, documents: Iterable[Sequence[int]]) -> Corpus:
-        """A small corpus in memory from ids, [EOS] put after each document. It knows no characters and no bytes."""
+        """Build a small corpus in memory from ids; [EOS] is added after each document. Text sizes are 0."""
         arrays = [np.array([*ids, EOS], np.uint32) for ids in documents]
         first = np.zeros(1, np.int64)
-        return cls(_stream([EncodedBlock(ids, first, np.array([[len(ids), 0, 0]], np.int64)) for ids in arrays]))
+        return cls(_build_stream([EncodedBlock(ids, first, np.array([[len(ids), 0, 0]], np.int64)) for ids in arrays]))
 
     @property
     def num_tokens(self) -> int:
@@ -152,54 +154,54 @@ class Corpus:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the text as UTF-8, for bits per byte."""
+        """Bytes of the text in UTF-8, for bits per byte."""
         return self.text_size(0, self.num_tokens)[1]
 
     @property
     def fingerprint(self) -> str:
-        """Of the files' contents, the tokenizer and how documents were cut; and of the part, if this is one."""
-        whole = (self.start, self.stop) == (0, self._stream.num_tokens)
-        return self._stream.fingerprint + ("" if whole else f"[{self.start}:{self.stop}]")
+        """Hash of the text, the tokenizer and the document mode; a slice adds its bounds."""
+        is_complete = (self.start, self.stop) == (0, self._stream.num_tokens)
+        return self._stream.fingerprint + ("" if is_complete else f"[{self.start}:{self.stop}]")
 
     def __len__(self) -> int:
         return len(self.document_starts())
 
     def document_starts(self) -> np.ndarray:
-        """The first token of each document. A part that begins within a document begins with the rest of it."""
-        starts = self._stream.documents()
+        """Return the first token of each document. A slice that starts within a document starts with the rest of it."""
+        starts = self._stream.document_starts()
         low, high = np.searchsorted(starts, [self.start, self.stop])
-        inside = starts[low:high] - self.start
-        cut = self.num_tokens and (not len(inside) or inside[0])
-        return np.concatenate([[0], inside]) if cut else inside
+        starts = starts[low:high] - self.start
+        starts_within_document = self.num_tokens and (not len(starts) or starts[0])
+        return np.concatenate([[0], starts]) if starts_within_document else starts
 
     def read(self, starts: Sequence[int] | np.ndarray, length: int) -> np.ndarray:
-        """Windows of `length` tokens, (len(starts), length), as int64."""
+        """Return windows of `length` tokens, (len(starts), length) int64."""
         starts = np.asarray(starts, np.int64).reshape(-1)
         if len(starts) and (starts.min() < 0 or starts.max() + length > self.num_tokens):
             raise IndexError(
-                f"windows of {length} from {starts.min()} to {starts.max()} leave the {self.num_tokens} tokens"
+                f"windows of {length} tokens from {starts.min()} to {starts.max()} exceed the {self.num_tokens} tokens"
             )
         return self._stream.read(starts + self.start, length)
 
     def text_size(self, start: int, stop: int) -> tuple[int, int]:
-        """Characters and bytes of the text of tokens start..stop.
+        """Return the characters and bytes of the text of tokens start..stop.
 
-        Exact for the whole corpus and where each token is a character; elsewhere the two ends are interpolated between
-        marks, which stand about 8 KB of text apart.
+        The result is exact for the complete corpus, and where each token is a character. Elsewhere both ends are
+        interpolated between places that are about 8 KB of text apart.
         """
-        low, high = (self._stream.lengths(self.start + token) for token in (start, stop))
+        low, high = (self._stream.text_size_before(self.start + token) for token in (start, stop))
         characters, size = np.rint(high - low).astype(int).tolist()
         return characters, size
 
     def slice(self, start: int, stop: int) -> Corpus:
-        """Tokens start..stop as a corpus: a view."""
+        """Return tokens start..stop as a corpus, without a copy."""
         if not 0 <= start <= stop <= self.num_tokens:
-            raise UserError(f"tokens {start}..{stop} are not a part of a corpus of {self.num_tokens}")
+            raise UserError(f"cannot take tokens {start}..{stop} of a corpus of {self.num_tokens} tokens")
         return Corpus(self._stream, self.start + start, self.start + stop)
 
-    def split(self, at: int) -> tuple[Corpus, Corpus]:
-        """What stands before a token and what follows, as for training and validation."""
-        return self.slice(0, at), self.slice(at, self.num_tokens)
+    def split(self, token: int) -> tuple[Corpus, Corpus]:
+        """Return the tokens before `token` and the rest, for example for training and validation."""
+        return self.slice(0, token), self.slice(token, self.num_tokens)
 
 
 def build_corpus(
@@ -211,10 +213,17 @@ def build_corpus(
     workers: int | None = None,
     progress: bool = True,
 ) -> Corpus:
-    """Tokenise files and folders of text into `folder`, or open what is there if it is of the same text and tokenizer.
+    """Tokenize files into `folder`, or open the corpus there if it has the same text and tokenizer.
 
-    A document is a file, what stands between blank lines (`blank`), or a line (`line`). A build that was stopped goes
-    on where its last whole shard ends. All cores tokenise; `workers` blocks of text are in hand at once.
+    An interrupted build resumes after its last complete shard.
+
+    Args:
+        paths: Text files, folders, or columns of tables such as reviews.csv:review.
+        tokenizer: The tokenizer.
+        folder: Where shards are stored.
+        documents: What a document is: a "file", the text between "blank" lines, or a "line".
+        workers: Number of blocks that are tokenized at the same time. Default: one more than there are cores.
+        progress: Whether to show a progress bar.
     """
     encoder = BlockEncoder(tokenizer, documents)
     files, notes = chunks.find_text_files(paths)
@@ -223,25 +232,25 @@ def build_corpus(
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise UserError(f"cannot make the folder {folder}: {problem.strerror or problem}") from None
+    except OSError as error:
+        raise UserError(f"cannot create the folder {folder}: {error.strerror or error}") from None
     with lock_folder(folder):
-        key = CorpusKey.of(files, tokenizer, documents)
+        key = CorpusKey.from_files(files, tokenizer, documents)
         if not key.matches(folder / INDEX_NAME):
             (folder / INDEX_NAME).unlink(missing_ok=True)
             fingerprint = key.fingerprint
-            with progress_bar(key.size, progress) as shown:
-                names = tokenize_files(files, encoder, folder, fingerprint, workers, shown)
+            with progress_bar(key.size, progress) as on_progress:
+                names = tokenize_files(files, encoder, folder, fingerprint, workers, on_progress)
             if not names:
-                raise UserError(f"there is no text in {', '.join(map(str, files[:3]))}: nothing, or blank lines only")
+                raise UserError(f"no text in {', '.join(map(str, files[:3]))}: the files are empty or blank")
             key.write(folder / INDEX_NAME, names)
     return Corpus.open(folder)
 
 
-def _stream(done: Sequence[EncodedBlock]) -> TokenStream:
-    done = [part for part in done if len(part.marks)]
-    if not done:
+def _build_stream(blocks: Sequence[EncodedBlock]) -> TokenStream:
+    blocks = [block for block in blocks if len(block.sizes)]
+    if not blocks:
         return TokenStream([], [], [], "memory")
-    all_ = concatenate_blocks(done)
-    digest = hashlib.sha256(all_["tokens"].astype("<u4").tobytes()).hexdigest()
-    return TokenStream([all_["tokens"]], [all_["documents"]], [all_["marks"]], digest)
+    arrays = concatenate_blocks(blocks)
+    digest = hashlib.sha256(arrays["tokens"].astype("<u4").tobytes()).hexdigest()
+    return TokenStream([arrays["tokens"]], [arrays["documents"]], [arrays["sizes"]], digest)

@@ -1,10 +1,10 @@
-"""Facts about people and questions about them: `Name. Sentence` a line, and a table of questions with their answers.
+"""Facts about people and questions about them: lines of `Name. Sentence`, and a table of questions and answers.
 
-    book = read_facts("wiki.txt")           # Khatchig Mouradian. Khatchig Mouradian is a journalist born in Lebanon .
-    asked = read_questions("train.tsv", book)   # Where was Khatchig Mouradian born?    Lebanon
+    facts = read_facts("wiki.txt")                    # Ada Lovelace. Ada Lovelace was a writer born in London .
+    questions = read_questions("train.tsv", facts)    # Where was Ada Lovelace born?    London
 
-A question is a pattern round a name: ("Where was", "born?"). Patterns are found by the names of the facts, and a new
-question is one of somebody when it has such a pattern, whether the name is known or not.
+A question is a pattern around a name: ("Where was", "born?"). Patterns are derived from questions that contain a name
+of the facts. A new question is recognized by its pattern, whether its name is known or not.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from regard.data.parallel_text import read_lines
 from regard.data.read_table import read_columns
 from regard.errors import UserError
 
-QUESTIONS, ANSWERS = ("question", "questions", "source", "input"), ("answer", "answers", "place", "target", "output")
-
-MAX_NAME_WORDS = 8  # words of a name
-MAX_QUESTION_CHARS = 1000  # of a question
+QUESTION_COLUMNS = ("question", "questions", "source", "input")
+ANSWER_COLUMNS = ("answer", "answers", "place", "target", "output")
+MAX_NAME_WORDS = 8
+MAX_QUESTION_CHARS = 1000
 _INITIAL = re.compile(r"(?:^|[\s.])\w$")
 
 QuestionPattern = tuple[str, str]
-"""What stands before the name and what stands after it."""
+"""The text before the name and the text after it."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What was read: the n-th sentence is about the n-th name, and a name may stand there more than once."""
+    """Sentences about people. Sentence i is about names[i]; a name may occur several times."""
 
     names: list[str]
     sentences: list[str]
@@ -44,25 +44,25 @@ class Facts:
         return len(self.names)
 
     @cached_property
-    def people(self) -> dict[str, list[int]]:
-        """Which sentences are about whom."""
-        found: dict[str, list[int]] = {}
+    def sentences_of(self) -> dict[str, list[int]]:
+        """Indices of the sentences about each name."""
+        indices: dict[str, list[int]] = {}
         for i, name in enumerate(self.names):
-            found.setdefault(name, []).append(i)
-        return found
+            indices.setdefault(name, []).append(i)
+        return indices
 
     @cached_property
     def text(self) -> str:
         return "\n".join(self.sentences)
 
-    def holds(self, phrase: str) -> bool:
-        """Whether this stands somewhere in the sentences, as whole words."""
+    def contains(self, phrase: str) -> bool:
+        """Return whether the phrase occurs in a sentence, as whole words."""
         return bool(phrase) and re.search(rf"(?<!\w){re.escape(phrase)}(?!\w)", self.text) is not None
 
 
 @dataclass(frozen=True)
 class Questions:
-    """The n-th question has the n-th pattern, name and answer."""
+    """Question i has patterns[i], is about names[i], and has the answer answers[i]."""
 
     patterns: list[QuestionPattern]
     names: list[str]
@@ -73,160 +73,180 @@ class Questions:
     def __len__(self) -> int:
         return len(self.names)
 
-    def part(self, chosen: Iterable[int]) -> Questions:
-        kept = list(chosen)
+    def subset(self, indices: Iterable[int]) -> Questions:
+        indices = list(indices)
         return Questions(
-            [self.patterns[i] for i in kept], [self.names[i] for i in kept], [self.answers[i] for i in kept]
+            [self.patterns[i] for i in indices], [self.names[i] for i in indices], [self.answers[i] for i in indices]
         )
 
 
 def read_facts(path: str | Path) -> Facts:
-    """A file of facts. Lines without a name are left out and counted; a file of such lines is an error."""
-    found, fingerprint = read_lines(path)
-    names, sentences, without = [], [], 0
-    for line in found:
+    """Read a file of facts. Lines without a name are skipped and counted; it is an error if most lines have none."""
+    lines, fingerprint = read_lines(path)
+    names, sentences, num_skipped = [], [], 0
+    for line in lines:
         name, sentence = split_name(line)
         if not name or not sentence:
-            without += bool(line.strip())
+            num_skipped += bool(line.strip())
             continue
         names.append(name)
         sentences.append(sentence)
-    if not names or without > len(names):
+    if not names or num_skipped > len(names):
         raise UserError(
-            f"{path} has {without:,} lines without a name and {len(names):,} with one: each line of the facts is to "
-            "be `Name. Sentence`, such as `Ada Lovelace. Ada Lovelace was born in London.`"
+            f"{path} has {num_skipped:,} lines without a name and {len(names):,} with one; each line must be "
+            "`Name. Sentence`, such as `Ada Lovelace. Ada Lovelace was born in London.`"
         )
-    notes = (
-        [f"{Path(path).name}: {without:,} lines have no name before a full stop and are left out"] if without else []
-    )
+    notes = []
+    if num_skipped:
+        notes.append(f"{Path(path).name}: skipped {num_skipped:,} lines that have no name before a full stop")
     repeated = len(names) - len(set(names))
     if repeated:
-        notes.append(f"{Path(path).name}: {repeated:,} lines are about a name that had one before; all are kept")
+        notes.append(f"{Path(path).name}: {repeated:,} lines are about a name that occurred before; all are used")
     return Facts(names, sentences, notes, fingerprint)
 
 
 def split_name(line: str) -> tuple[str, str]:
-    """The name and the sentence of a line. A name ends where the sentence begins with it again (`Dr. Dre. Dr. Dre is`);
-    where none does, at the first full stop that is not after an initial. What a web address wrote as %C5%82 is read as
-    the letter that it is."""
-    cuts: list[tuple[str, str]] = []
+    """Split a line into name and sentence.
+
+    The name ends where the sentence starts with the same name (`Dr. Dre. Dr. Dre is`); otherwise at the first full stop
+    that does not follow an initial. Percent-encoded characters of a name, such as %C5%82, are decoded.
+    """
+    splits: list[tuple[str, str]] = []
     for stop in re.finditer(r"\.\s+", line):
-        name, rest = line[: stop.start()].strip(), line[stop.end() :].strip()
+        name, sentence = line[: stop.start()].strip(), line[stop.end() :].strip()
         if not name or len(name.split()) > MAX_NAME_WORDS:
             break
-        cuts.append((name, rest))
-    again = [cut for cut in cuts if len(cut[0]) > 1 and re.match(rf"{re.escape(cut[0])}(?!\w)", cut[1])]
-    begun = [cut for cut in cuts if not _INITIAL.search(cut[0]) or cut[1].split(" ", 1)[0] == cut[0].split(" ", 1)[0]]
-    for name, rest in [*again, *begun, *cuts]:
-        return unquote(name), rest
+        splits.append((name, sentence))
+    repeats_name = [s for s in splits if len(s[0]) > 1 and re.match(rf"{re.escape(s[0])}(?!\w)", s[1])]
+    complete = [s for s in splits if not _INITIAL.search(s[0]) or s[1].split(" ", 1)[0] == s[0].split(" ", 1)[0]]
+    for name, sentence in [*repeats_name, *complete, *splits]:
+        return unquote(name), sentence
     return "", line.strip()
 
 
-def read_questions(path: str | Path, known: Facts | Sequence[QuestionPattern], *, answered: bool = True) -> Questions:
-    """A table of questions with their answers. Patterns are those of a run, or found by the names of a book."""
-    asked, answers, fingerprint = _table(Path(path), answered)
+def read_questions(
+    path: str | Path, known: Facts | Sequence[QuestionPattern], *, with_answers: bool = True
+) -> Questions:
+    """Read a table of questions and answers.
+
+    Args:
+        path: Table with two columns, or lines of questions (.txt) if `with_answers` is False.
+        known: The question patterns, or facts from whose names patterns are derived.
+        with_answers: Whether answers are required.
+    """
+    path = Path(path)
+    texts, answers, fingerprint = _read_question_table(path, with_answers)
     notes: list[str] = []
-    patterns = _patterns(asked, known) if isinstance(known, Facts) else list(known)
+    patterns = _find_patterns(texts, known) if isinstance(known, Facts) else list(known)
     if isinstance(known, Facts) and not patterns:
-        people = ", ".join(map(repr, list(known.people)[:3]))
+        examples = ", ".join(map(repr, list(known.sentences_of)[:3]))
         raise UserError(
-            f"no question of {path} holds a name of the facts: the first is {asked[0][:80]!r}, and the facts are about "
-            f"{people}; are both about the same people?"
+            f"no question of {path} contains a name of the facts: the first question is {texts[0][:80]!r}, the facts "
+            f"are about {examples}; are both about the same people?"
         )
-    rows = [(match_question(question, patterns), answer) for question, answer in zip(asked, answers, strict=True)]
-    odd = [question for question, (found, _) in zip(asked, rows, strict=True) if found is None]
-    if len(odd) == len(rows):
-        raise UserError(f"{path} asks something else: {odd[0]!r}; {describe_patterns(patterns)}")
-    if odd:
-        notes.append(f"{Path(path).name}: {len(odd):,} questions are about something else and left out: {odd[0]!r}")
-    kept = [(found, answer) for found, answer in rows if found is not None]
-    if answered:
-        empty = sum(not answer for _, answer in kept)
-        if empty:
-            notes.append(f"{Path(path).name}: {empty:,} questions without an answer are left out")
-        kept = [(found, answer) for found, answer in kept if answer]
-    if not kept:
-        raise UserError(f"{path}: no question has an answer; the second column is to hold it")
-    notes += _contradictions(Path(path).name, kept)
-    return Questions([f[0] for f, _ in kept], [f[1] for f, _ in kept], [a for _, a in kept], notes, fingerprint)
+    matches = [(match_question(text, patterns), answer) for text, answer in zip(texts, answers, strict=True)]
+    unmatched = [text for text, (match, _) in zip(texts, matches, strict=True) if match is None]
+    if len(unmatched) == len(matches):
+        raise UserError(f"no question of {path} has a known pattern: {unmatched[0]!r}; {describe_patterns(patterns)}")
+    if unmatched:
+        notes.append(f"{path.name}: skipped {len(unmatched):,} questions of unknown patterns: {unmatched[0]!r}")
+    rows = [(match, answer) for match, answer in matches if match is not None]
+    if with_answers:
+        num_empty = sum(not answer for _, answer in rows)
+        if num_empty:
+            notes.append(f"{path.name}: skipped {num_empty:,} questions without an answer")
+        rows = [(match, answer) for match, answer in rows if answer]
+    if not rows:
+        raise UserError(f"{path}: no question has an answer; the second column must contain it")
+    notes += _describe_contradictions(path.name, rows)
+    return Questions(
+        [pattern for (pattern, _), _ in rows],
+        [name for (_, name), _ in rows],
+        [answer for _, answer in rows],
+        notes,
+        fingerprint,
+    )
 
 
 def match_question(question: str, patterns: Iterable[QuestionPattern]) -> tuple[QuestionPattern, str] | None:
-    """The pattern of a question and the name in it, letter case and spaces aside; the longest pattern that fits."""
-    said = " ".join(question.split())
-    if len(said) > MAX_QUESTION_CHARS:
+    """Return the longest pattern that matches a question, and the name in it. Letter case and spaces are ignored."""
+    question = " ".join(question.split())
+    if len(question) > MAX_QUESTION_CHARS:
         return None
     for before, after in sorted(patterns, key=lambda p: -len(p[0]) - len(p[1])):
-        fits = re.fullmatch(rf"{re.escape(before)}\s*(?<!\w)(\S.*?)\s*{re.escape(after)}", said, re.I)
-        if not fits and after.endswith("?"):  # a question mark is easily forgotten
-            fits = re.fullmatch(rf"{re.escape(before)}\s*(?<!\w)(\S.*?)\s*{re.escape(after[:-1])}", said, re.I)
-        if fits:
-            return (before, after), unquote(fits[1].strip())
+        endings = [after, after[:-1]] if after.endswith("?") else [after]  # the question mark may be missing
+        for ending in endings:
+            match = re.fullmatch(rf"{re.escape(before)}\s*(?<!\w)(\S.*?)\s*{re.escape(ending)}", question, re.I)
+            if match:
+                return (before, after), unquote(match[1].strip())
     return None
 
 
 def describe_patterns(patterns: Iterable[QuestionPattern]) -> str:
-    """What can be asked, in words."""
-    said = [f"'{' '.join(part for part in (before, 'NAME', after) if part)}'" for before, after in patterns]
-    return f"it can be asked {' or '.join(said[:5])}"
+    """Return a sentence with the questions that can be asked, for error messages."""
+    questions = [f"'{' '.join(part for part in (before, 'NAME', after) if part)}'" for before, after in patterns]
+    return f"ask {' or '.join(questions[:5])}"
 
 
 def question_without_name(pattern: QuestionPattern) -> str:
-    """The question without the name."""
+    """Return the text of a question without the name."""
     return " ".join(part for part in pattern if part)
 
 
-def _table(path: Path, answered: bool) -> tuple[list[str], list[str], str]:
-    plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
-    if plain.suffix.lower() == ".txt" and not answered:
-        found, fingerprint = read_lines(path)
-        return found, [""] * len(found), fingerprint
+def _read_question_table(path: Path, with_answers: bool) -> tuple[list[str], list[str], str]:
+    unzipped = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    if unzipped.suffix.lower() == ".txt" and not with_answers:
+        questions, fingerprint = read_lines(path)
+        return questions, [""] * len(questions), fingerprint
     names = list(read_columns(path)[0])
-    lower = {name.lower(): name for name in names}
-    question = next((lower[name] for name in QUESTIONS if name in lower), None)
-    answer = next((lower[name] for name in ANSWERS if name in lower), None)
-    if question is None or (answer is None and answered):
-        if len(names) < 2 and answered:
+    by_lowercase = {name.lower(): name for name in names}
+    question = next((by_lowercase[name] for name in QUESTION_COLUMNS if name in by_lowercase), None)
+    answer = next((by_lowercase[name] for name in ANSWER_COLUMNS if name in by_lowercase), None)
+    if question is None or (answer is None and with_answers):
+        if len(names) < 2 and with_answers:
             raise UserError(
-                f"{path} has one column, {names[0][:60]!r}: questions with their answers are wanted, two columns with "
-                "a tab between them, or named question and answer"
+                f"{path} has one column, {names[0][:60]!r}; expected two columns, question and answer, separated by a "
+                "tab"
             )
-        question, answer = "0", "1" if answered or len(names) > 1 else None  # no header
-    wanted = [question] if answer is None else [question, answer]
-    cells, fingerprint = read_columns(path, wanted)
-    asked = [" ".join((cell or "").split()) for cell in cells[question]]
-    answers = [""] * len(asked) if answer is None else [" ".join((cell or "").split()) for cell in cells[answer]]
-    return asked, answers, fingerprint
+        question, answer = "0", "1" if with_answers or len(names) > 1 else None  # no header
+    cells, fingerprint = read_columns(path, [question] if answer is None else [question, answer])
+    questions = [" ".join((cell or "").split()) for cell in cells[question]]
+    answers = [""] * len(questions) if answer is None else [" ".join((cell or "").split()) for cell in cells[answer]]
+    return questions, answers, fingerprint
 
 
-def _patterns(asked: Sequence[str], book: Facts) -> list[QuestionPattern]:
-    """Patterns of questions round names of the book, the most frequent first; one that fits a single question of many
-    is a chance."""
-    found: Counter[QuestionPattern] = Counter()
-    for question in asked:
-        inside = [name for name in _spans(question) if unquote(name) in book.people]
-        if inside:
-            before, _, after = question.partition(max(inside, key=len))
-            found[before.strip(), after.strip()] += 1
-    least = 2 if len(asked) >= 20 else 1
-    return [pattern for pattern, count in found.most_common() if count >= least and any(pattern)]
+def _find_patterns(questions: Sequence[str], facts: Facts) -> list[QuestionPattern]:
+    """Return the patterns of questions around names of the facts, most frequent first.
+
+    Where there are many questions, a pattern of a single question is a coincidence and is skipped.
+    """
+    counts: Counter[QuestionPattern] = Counter()
+    for question in questions:
+        names = [span for span in _word_spans(question) if unquote(span) in facts.sentences_of]
+        if names:
+            before, _, after = question.partition(max(names, key=len))
+            counts[before.strip(), after.strip()] += 1
+    min_count = 2 if len(questions) >= 20 else 1
+    return [pattern for pattern, count in counts.most_common() if count >= min_count and any(pattern)]
 
 
-def _spans(question: str) -> Iterable[str]:
-    """Stretches of whole words of a question."""
-    ends = [(m.start(), m.end()) for m in re.finditer(r"[^\s?]+", question)]
-    for i, (start, _) in enumerate(ends):
-        for _, end in ends[i : i + 12]:
+def _word_spans(question: str) -> Iterable[str]:
+    """Yield all runs of up to 12 words of a question."""
+    bounds = [(m.start(), m.end()) for m in re.finditer(r"[^\s?]+", question)]
+    for i, (start, _) in enumerate(bounds):
+        for _, end in bounds[i : i + 12]:
             yield question[start:end]
 
 
-def _contradictions(name: str, kept: Sequence[tuple[tuple[QuestionPattern, str], str]]) -> list[str]:
-    said: dict[tuple[QuestionPattern, str], set[str]] = {}
-    for key, answer in kept:
-        said.setdefault(key, set()).add(answer)
-    several = [(key[1], sorted(answers)) for key, answers in said.items() if len(answers) > 1]
-    if not several:
+def _describe_contradictions(file: str, rows: Sequence[tuple[tuple[QuestionPattern, str], str]]) -> list[str]:
+    answers_of: dict[tuple[QuestionPattern, str], set[str]] = {}
+    for key, answer in rows:
+        answers_of.setdefault(key, set()).add(answer)
+    contradictions = [(name, sorted(answers)) for (_, name), answers in answers_of.items() if len(answers) > 1]
+    if not contradictions:
         return []
-    who, answers = several[0]
-    told = f"{name}: {len(several):,} names have two different answers or more, such as {who!r}: {answers}"
-    return [f"{told}; each row is taken as it stands"]
+    name, answers = contradictions[0]
+    return [
+        f"{file}: {len(contradictions):,} names have several different answers, such as {name!r}: {answers}; all rows "
+        "are used"
+    ]

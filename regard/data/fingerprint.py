@@ -1,4 +1,4 @@
-"""Whether tokens on disk are those of the same text, tokenizer and documents; and one build at a time in a folder."""
+"""Fingerprint of a corpus, to reuse stored tokens of the same text and tokenizer; and a lock on the folder."""
 
 from __future__ import annotations
 
@@ -20,23 +20,30 @@ from regard.errors import UserError
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1  # raise it when the same text would give other tokens or another file
-_SETTLED = 2_000_000_000  # nanoseconds; a file changed later than this could change again without a newer date
+FORMAT = 2  # increase it when the same text would give other tokens or another file
+_MIN_AGE = 2_000_000_000  # nanoseconds; a younger file could change again with the same modification time
 
 
 @dataclass(frozen=True)
 class CorpusKey:
-    """What tokens depend on: the contents of files in their order, the tokenizer, and how documents are cut."""
+    """What tokens depend on: the contents of the files in their order, the tokenizer, and the document mode.
+
+    Attributes:
+        files: The files.
+        file_stats: Path, size and modification time of each file. If these are unchanged, contents are not read again.
+        tokenizer: Hash of the tokenizer.
+        documents: What a document is, see `build_corpus`.
+    """
 
     files: tuple[TextSource, ...]
-    seen: list[list[Any]]
-    """Path, size and date of each file: where these are as they were, the contents are not read again."""
+    file_stats: list[list[Any]]
     tokenizer: str
     documents: str
 
     @classmethod
-    def of(cls, files: Sequence[TextSource], tokenizer: Tokenizer, documents: str) -> CorpusKey:
-        return cls(tuple(files), _seen(files), hashlib.sha256(tokenizer.core.to_str().encode()).hexdigest(), documents)
+    def from_files(cls, files: Sequence[TextSource], tokenizer: Tokenizer, documents: str) -> CorpusKey:
+        tokenizer_hash = hashlib.sha256(tokenizer.core.to_str().encode()).hexdigest()
+        return cls(tuple(files), _read_file_stats(files), tokenizer_hash, documents)
 
     @property
     def size(self) -> int:
@@ -45,46 +52,51 @@ class CorpusKey:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of the contents, wherever the files stand."""
-        whole = hashlib.sha256(f"{FORMAT} {self.tokenizer} {self.documents}".encode())
+        """Hash of the contents, independent of file names."""
+        digest = hashlib.sha256(f"{FORMAT} {self.tokenizer} {self.documents}".encode())
         for file in self.files:
             try:
                 with open_source(file) as content:
-                    whole.update(hashlib.file_digest(content, "sha256").digest())
-            except OSError as problem:
-                raise UserError(f"cannot read {file}: {problem.strerror or problem}") from None
-        return whole.hexdigest()
+                    digest.update(hashlib.file_digest(content, "sha256").digest())
+            except OSError as error:
+                raise UserError(f"cannot read {file}: {error.strerror or error}") from None
+        return digest.hexdigest()
 
     def matches(self, path: Path) -> bool:
-        """Whether the corpus described at `path` is whole and of the same contents."""
+        """Return whether the corpus with index file `path` is complete and has the same contents."""
         try:
-            about = json.loads(path.read_text(encoding="utf-8"))
-            same = (about["format"], about["tokenizer"], about["documents"]) == (FORMAT, self.tokenizer, self.documents)
-            if not same or (about["seen"] != self.seen and about["fingerprint"] != self.fingerprint):
+            index = json.loads(path.read_text(encoding="utf-8"))
+            if (index["format"], index["tokenizer"], index["documents"]) != (FORMAT, self.tokenizer, self.documents):
                 return False
-            return all(Shard(path.with_name(n)).about["fingerprint"] == about["fingerprint"] for n in about["shards"])
+            if index["file_stats"] != self.file_stats and index["fingerprint"] != self.fingerprint:
+                return False
+            shards = (Shard(path.with_name(name)) for name in index["shards"])
+            return all(shard.metadata["fingerprint"] == index["fingerprint"] for shard in shards)
         except (BrokenShard, OSError, ValueError, KeyError, TypeError):
             return False
 
     def write(self, path: Path, shards: list[str]) -> None:
-        """Describe a corpus that is done."""
-        if _seen(self.files) != self.seen:
-            raise UserError("the text changed while it was tokenised; start again when nothing writes to it")
-        settled = all(date < time.time_ns() - _SETTLED for _, _, date in self.seen)
-        about = {
+        """Write the index file of a finished corpus."""
+        if _read_file_stats(self.files) != self.file_stats:
+            raise UserError("the text changed while it was tokenized; try again when nothing writes to it")
+        is_old = all(date < time.time_ns() - _MIN_AGE for _, _, date in self.file_stats)
+        index = {
             "format": FORMAT,
             "fingerprint": self.fingerprint,
             "tokenizer": self.tokenizer,
             "documents": self.documents,
-            "seen": self.seen if settled else None,
+            "file_stats": self.file_stats if is_old else None,
             "shards": shards,
         }
-        replace_file(path, (json.dumps(about, indent=1) + "\n").encode())
+        replace_file(path, (json.dumps(index, indent=1) + "\n").encode())
 
 
 @contextlib.contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """One process at a time: others wait, and find the work done. A killed process leaves nothing locked."""
+    """Let one process at a time build a corpus; others wait, and then find it finished.
+
+    The lock disappears with its process, so that a killed process locks nothing.
+    """
     try:
         import fcntl
     except ImportError:  # Windows
@@ -94,13 +106,13 @@ def lock_folder(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            logger.info(f"another process tokenises into {folder}; waiting for it")
+            logger.info(f"another process is tokenizing into {folder}; waiting for it")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def _seen(files: Sequence[TextSource]) -> list[list[Any]]:
+def _read_file_stats(files: Sequence[TextSource]) -> list[list[Any]]:
     try:
         return [[str(file.resolve()), (stat := file.stat()).st_size, stat.st_mtime_ns] for file in files]
-    except OSError as problem:
-        raise UserError(f"cannot read {problem.filename}: {problem.strerror or problem}") from None
+    except OSError as error:
+        raise UserError(f"cannot read {error.filename}: {error.strerror or error}") from None

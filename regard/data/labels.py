@@ -1,7 +1,7 @@
-"""Labels as numbers: one class for each document, or any number of them, and how much each class weighs.
+"""Labels as arrays: one class per document or any number of labels (multi-label), and class weights.
 
-Several labels stand in one cell, parted by a mark ("drama|war"), or as a list in JSON ('["drama", "war"]'). A document
-may then have none.
+Several labels in one cell are separated by a character ("drama|war") or are a JSON list ('["drama", "war"]'). With
+several labels, a document may also have none.
 """
 
 from __future__ import annotations
@@ -15,119 +15,127 @@ import numpy as np
 from regard.errors import UserError, did_you_mean
 
 SEPARATORS = ("|", ";", ",")
-THRESHOLD = 0.5  # a label is given from this probability on, where there may be several
+THRESHOLD = 0.5  # multi-label: a label is predicted if its probability is at least this
 
 
 def find_separator(cells: Sequence[str]) -> str:
-    """The mark that parts the labels: the first of | ; and , that stands in any cell."""
-    return next((mark for mark in SEPARATORS if any(mark in cell and not _is_list(cell) for cell in cells)), SEPARATORS[0])
+    """Return the first of | ; and , that occurs in any cell."""
+    return next((s for s in SEPARATORS if any(s in cell and not _is_list(cell) for cell in cells)), SEPARATORS[0])
 
 
-def split_labels(cells: Sequence[str], mark: str) -> list[tuple[str, ...]]:
-    """The labels in each cell, each once, in their order."""
-    if not mark:
-        raise UserError(f"data.separator wants a mark such as '|' or ';' between labels, and was given {mark!r}")
-    return [tuple(dict.fromkeys(_cell(cell, mark))) for cell in cells]
+def split_labels(cells: Sequence[str], separator: str) -> list[tuple[str, ...]]:
+    """Split each cell into its labels, without repeats, in their order."""
+    if not separator:
+        raise UserError(f"data.separator must be a character such as '|' or ';', got {separator!r}")
+    return [tuple(dict.fromkeys(_split_cell(cell, separator))) for cell in cells]
 
 
-def encode_labels(labels: Sequence[str], classes: Sequence[str], where: str = "") -> np.ndarray:
-    """Labels as class numbers (n,); one that was never seen in training is an error."""
-    known = _known(labels, classes, where)
-    return np.array([known[label] for label in labels], np.int64)
+def encode_labels(labels: Sequence[str], classes: Sequence[str], source: str = "") -> np.ndarray:
+    """Return labels as class indices, (n,) int64. Raises a UserError for a label that is not in `classes`.
+
+    Args:
+        labels: One label per document.
+        classes: Names of the classes.
+        source: Name of the data, for the error message.
+    """
+    indices = _index_classes(labels, classes, source)
+    return np.array([indices[label] for label in labels], np.int64)
 
 
-def encode_multilabel(labels: Sequence[Sequence[str]], classes: Sequence[str], where: str = "") -> np.ndarray:
-    """(n, classes), 1 where a document has the label."""
-    known = _known([name for row in labels for name in row], classes, where)
-    found = np.zeros((len(labels), len(classes)), np.float32)
+def encode_multilabel(labels: Sequence[Sequence[str]], classes: Sequence[str], source: str = "") -> np.ndarray:
+    """Return a 0/1 matrix, (n, classes) float32, that is 1 where a document has the label."""
+    indices = _index_classes([name for row in labels for name in row], classes, source)
+    matrix = np.zeros((len(labels), len(classes)), np.float32)
     for row, names in enumerate(labels):
-        found[row, [known[name] for name in names]] = 1.0
-    return found
+        matrix[row, [indices[name] for name in names]] = 1.0
+    return matrix
 
 
 def rarest_labels(labels: Sequence[Sequence[str]]) -> list[str]:
-    """The least frequent label of each document: to split by it leaves rare labels on both sides."""
-    often = Counter(name for row in labels for name in row)
-    return [min(row, key=lambda name: (often[name], name), default="") for row in labels]
+    """Return the least frequent label of each document. A split stratified by it has rare labels in both parts."""
+    counts = Counter(name for row in labels for name in row)
+    return [min(row, key=lambda name: (counts[name], name), default="") for row in labels]
 
 
-def compute_class_weights(wanted: str | None, truth: np.ndarray, classes: Sequence[str]) -> np.ndarray | None:
-    """How much an example of each class weighs, (classes,), or None where all weigh alike.
+def compute_class_weights(spec: str | None, targets: np.ndarray, classes: Sequence[str]) -> np.ndarray | None:
+    """Return the loss weight of each class, (classes,) float32, or None if all classes have the same weight.
 
-    "balanced": n / (classes · n_c), so that all classes weigh the same in sum. With several labels a document, what
-    weighs is having the label against not having it: (n - n_c) / n_c. "a=1,b=4" or '{"a": 1, "b": 4}' says it outright;
-    a class that is not named weighs 1.
+    Args:
+        spec: None, "balanced", or weights such as "a=1,b=4" or '{"a": 1, "b": 4}'; other classes have weight 1.
+            "balanced" is n / (classes · n_c), so that all classes have the same total weight. With multi-label targets
+            it is the weight of having the label against not having it, (n - n_c) / n_c.
+        targets: Class indices (n,), or a multi-label matrix (n, classes).
+        classes: Names of the classes.
     """
-    if wanted is None:
+    if spec is None:
         return None
-    n, count = len(truth), count_labels(truth, len(classes))
-    if wanted == "balanced":
-        if truth.ndim == 2:
-            return ((n - count) / np.maximum(count, 1)).clip(min=1 / max(n, 1)).astype(np.float32)
-        return (n / (len(classes) * np.maximum(count, 1))).astype(np.float32)
+    n, counts = len(targets), count_labels(targets, len(classes))
+    if spec == "balanced":
+        if targets.ndim == 2:
+            return ((n - counts) / np.maximum(counts, 1)).clip(min=1 / max(n, 1)).astype(np.float32)
+        return (n / (len(classes) * np.maximum(counts, 1))).astype(np.float32)
     weights = np.ones(len(classes), np.float32)
-    for name, value in _spelled(wanted).items():
+    for name, value in _parse_weights(spec).items():
         if name not in classes:
-            raise UserError(f"data.class_weights names {name!r}, which is no class; {did_you_mean(name, classes)}")
+            raise UserError(f"data.class_weights names {name!r}, which is not a class; {did_you_mean(name, classes)}")
         weights[list(classes).index(name)] = value
     return weights
 
 
-def count_labels(truth: np.ndarray, classes: int) -> np.ndarray:
-    """How many documents each class has: of class numbers (n,) or memberships (n, classes)."""
-    return truth.sum(0).astype(np.int64) if truth.ndim == 2 else np.bincount(truth, minlength=classes)
+def count_labels(targets: np.ndarray, num_classes: int) -> np.ndarray:
+    """Count the documents of each class, for class indices (n,) or a multi-label matrix (n, classes)."""
+    return targets.sum(0).astype(np.int64) if targets.ndim == 2 else np.bincount(targets, minlength=num_classes)
 
 
-def describe_imbalance(truth: np.ndarray, classes: Sequence[str], least: float = 4.0) -> str | None:
-    """A sentence about classes of very different sizes, or None where they are not."""
-    count = count_labels(truth, len(classes))
-    most, fewest = int(count.argmax()), int(count.argmin())
-    if truth.ndim == 2 or count[most] < least * max(1, count[fewest]):
+def describe_imbalance(targets: np.ndarray, classes: Sequence[str], min_ratio: float = 4.0) -> str | None:
+    """Return a warning if the largest class is `min_ratio` times as large as the smallest one, otherwise None."""
+    counts = count_labels(targets, len(classes))
+    largest, smallest = int(counts.argmax()), int(counts.argmin())
+    if targets.ndim == 2 or counts[largest] < min_ratio * max(1, counts[smallest]):
         return None
     return (
-        f"classes are unbalanced: {classes[most]!r} has {count[most]:,} of {len(truth):,} documents, "
-        f"{classes[fewest]!r} has {count[fewest]:,}. Always saying {classes[most]!r} would be right on "
-        f"{count[most] / len(truth):.1%}: look at macro_f1; --class-weights balanced makes classes weigh alike"
+        f"classes are unbalanced: {classes[largest]!r} has {counts[largest]:,} of {len(targets):,} documents, "
+        f"{classes[smallest]!r} has {counts[smallest]:,}. Always predicting {classes[largest]!r} has an accuracy of "
+        f"{counts[largest] / len(targets):.1%}: look at macro_f1, or use --class-weights balanced"
     )
 
 
-def _known(labels: Sequence[str], classes: Sequence[str], where: str) -> dict[str, int]:
-    known = {name: i for i, name in enumerate(classes)}
-    strange = sorted({label for label in labels if label not in known})
-    if strange:
-        shown = ", ".join(map(repr, strange[:5]))
+def _index_classes(labels: Sequence[str], classes: Sequence[str], source: str) -> dict[str, int]:
+    indices = {name: i for i, name in enumerate(classes)}
+    unknown = sorted({label for label in labels if label not in indices})
+    if unknown:
         raise UserError(
-            f"{where or 'the data'} has labels that training never saw: {shown}; known are "
-            f"{', '.join(map(repr, classes[:10]))}. Mend the labels or train on data that has them"
+            f"{source or 'the data'} has labels that are not in the training data: "
+            f"{', '.join(map(repr, unknown[:5]))}; known labels: {', '.join(map(repr, classes[:10]))}. Correct the "
+            "labels, or train on data that contains them"
         )
-    return known
+    return indices
 
 
 def _is_list(cell: str) -> bool:
     return cell.startswith("[") and cell.endswith("]")
 
 
-def _cell(cell: str, mark: str) -> list[str]:
+def _split_cell(cell: str, separator: str) -> list[str]:
     if _is_list(cell):
         try:
-            found = json.loads(cell)
-            return [str(name).strip() for name in found if str(name).strip()]
+            return [str(name).strip() for name in json.loads(cell) if str(name).strip()]
         except ValueError:
-            pass  # brackets of the user's own
-    return [name.strip() for name in cell.split(mark) if name.strip()]
+            pass  # the brackets are part of the label
+    return [name.strip() for name in cell.split(separator) if name.strip()]
 
 
-def _spelled(wanted: str) -> dict[str, float]:
-    """`a=1,b=4` or a JSON object as a mapping."""
-    problem = f'data.class_weights wants balanced, none, a=1,b=4 or {{"a": 1, "b": 4}}, and was given {wanted!r}'
+def _parse_weights(spec: str) -> dict[str, float]:
+    """Parse `a=1,b=4` or a JSON object."""
+    message = f'data.class_weights must be balanced, none, a=1,b=4 or {{"a": 1, "b": 4}}, got {spec!r}'
     try:
-        if wanted.lstrip().startswith("{"):
-            given = {str(name): float(value) for name, value in json.loads(wanted).items()}
+        if spec.lstrip().startswith("{"):
+            weights = {str(name): float(value) for name, value in json.loads(spec).items()}
         else:
-            pairs = [pair.rpartition("=") for pair in wanted.split(",")]
-            given = {name.strip(): float(value) for name, _, value in pairs}
+            pairs = [pair.rpartition("=") for pair in spec.split(",")]
+            weights = {name.strip(): float(value) for name, _, value in pairs}
     except (ValueError, TypeError, AttributeError):
-        raise UserError(problem) from None
-    if "" in given or not all(0 <= value < float("inf") for value in given.values()) or not any(given.values()):
-        raise UserError(problem)
-    return given
+        raise UserError(message) from None
+    if "" in weights or not all(0 <= value < float("inf") for value in weights.values()) or not any(weights.values()):
+        raise UserError(message)
+    return weights

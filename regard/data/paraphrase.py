@@ -1,19 +1,19 @@
-"""A sentence about somebody said in many short ways, each from the name on, so that the name alone calls up each part.
+"""Paraphrases of facts about people. All start with the name, so that the name alone retrieves every part of a fact.
 
     sentence   [BOS] name [SEP] the whole sentence [EOS]
-    phrase     [BOS] name [SEP] some words of the sentence on end [EOS]
-    cloze      [BOS] name [SEP] words before [MASK] words after [SEP] what stands between [EOS]
+    phrase     [BOS] name [SEP] consecutive words of the sentence [EOS]
+    cloze      [BOS] name [SEP] words before [MASK] words after [SEP] the masked words [EOS]
     question   [BOS] name [SEP] the question without the name [MASK] [SEP] answer [EOS]
-    stranger   [BOS] a name that nobody has [SEP] [UNK]
+    unknown    [BOS] a name that nobody has [SEP] [UNK]
 
-What was read once and in one order is hardly found again from another side; said in several ways, it is (Allen-Zhu & Li
-2023, Physics of Language Models 3.1, sections 4 and 5; questions mixed in from the start, section 3). A question has
-the form of a cloze, so that what is learnt of the words round a place serves both. A name comes first everywhere, so
-that a causal model knows the same of it in all of them.
+A fact that was read only once and in one order is hard to retrieve in another way; stated in several ways, it can be
+retrieved (Allen-Zhu & Li 2023, Physics of Language Models 3.1, sections 4 and 5; questions mixed in from the start,
+section 3). A question has the form of a cloze, so that both share what the model learns about the context of a gap. The
+name comes first everywhere, so that a causal model has the same representation of it in all examples.
 
-Of the words round a gap some are left out by chance; the gap is a run of capitalised words, or any words. With the form
-"question" a question is put as it is written, `Where was NAME born? [MASK] answer [EOS]`, which is that of models of
-spans.
+Some of the words around a gap are dropped at random. The gap is a run of capitalized words, or any words. With
+`prompt_format="question"` a question keeps its original form, `Where was NAME born? [MASK] answer [EOS]`, which is the
+form of span-filling models.
 """
 
 from __future__ import annotations
@@ -27,38 +27,50 @@ from regard.data.facts import Facts, QuestionPattern, Questions, question_withou
 from regard.data.tokenizer import BOS, EOS, MASK, SEP, UNK, Tokenizer
 from regard.errors import UserError
 
-_JOINING = {"of", "the", "de", "la", "del", "da", "di", "and", "-", "'", "upon", "on"}
+_LINKING_WORDS = {"of", "the", "de", "la", "del", "da", "di", "and", "-", "'", "upon", "on"}
 PROMPT_FORMATS = ("name", "question")
 TokenizedWords = list[list[int]]
-"""Tokens of each word."""
+"""Token ids of each word."""
 
 
 @dataclass(frozen=True)
 class ParaphraseMix:
-    """How often each is said in an epoch: of a sentence, of a question, and strangers as a share of the names. A phrase
-    has up to `most` words. A cloze has 1 to `before` words before and up to `after` behind the gap, each of them left
-    out with the chance `blur`; `named` of the gaps are names of something, the others 1 to 3 words."""
+    """How many examples of each kind an epoch has.
+
+    Attributes:
+        sentences: Times that each sentence occurs as a whole.
+        phrases: Phrases per sentence.
+        clozes: Clozes per sentence.
+        questions: Times that each question occurs.
+        unknown_names: Number of unknown names, as a fraction of the number of sentences.
+        max_phrase_words: Words of a phrase.
+        max_words_before: A cloze has 1 to this many words before the gap.
+        max_words_after: A cloze has 0 to this many words after the gap.
+        word_dropout: Probability of dropping a word around the gap.
+        named_fraction: Fraction of gaps that are capitalized words; the others are 1 to 3 words.
+        prompt_format: "name" or "question", see the module docstring.
+    """
 
     sentences: int = 1
     phrases: int = 1
     clozes: int = 6
     questions: int = 1
-    generate_unknown_names: float = 0.5
-    most: int = 8
-    before: int = 4
-    after: int = 1
-    blur: float = 0.2
-    named: float = 0.85
-    form: str = "name"
+    unknown_names: float = 0.5
+    max_phrase_words: int = 8
+    max_words_before: int = 4
+    max_words_after: int = 1
+    word_dropout: float = 0.2
+    named_fraction: float = 0.85
+    prompt_format: str = "name"
 
     def __post_init__(self) -> None:
-        if self.form not in PROMPT_FORMATS:
-            raise UserError(f"mix.form is {' or '.join(PROMPT_FORMATS)}, and was given {self.form!r}")
+        if self.prompt_format not in PROMPT_FORMATS:
+            raise UserError(f"mix.prompt_format must be {' or '.join(PROMPT_FORMATS)}, got {self.prompt_format!r}")
 
 
 @dataclass(frozen=True)
 class QAExample:
-    """Tokens, and the first place from which on they are to be said."""
+    """Token ids of a training example; the loss covers the tokens from index `first` on."""
 
     ids: list[int]
     first: int
@@ -66,107 +78,126 @@ class QAExample:
 
 @dataclass(frozen=True)
 class TokenizedFact:
-    """A sentence cut into words; `runs` are the stretches that name something, the person aside."""
+    """A tokenized sentence about a person.
+
+    Attributes:
+        name: Token ids of the name.
+        words: Token ids of each word of the sentence.
+        named_spans: Word spans (start, end) of capitalized words other than the name itself.
+    """
 
     name: list[int]
     words: TokenizedWords
-    find_named_spans: list[tuple[int, int]]
+    named_spans: list[tuple[int, int]]
 
 
 class Paraphraser:
-    """All items of an epoch; the same seed and epoch give the same."""
+    """Generates the examples of each epoch. The same seed and epoch give the same examples."""
 
-    def __init__(self, book: Facts, questions: Questions, words: Tokenizer, mix: ParaphraseMix, seed: int):
+    def __init__(self, facts: Facts, questions: Questions, tokenizer: Tokenizer, mix: ParaphraseMix, seed: int):
         self.mix, self.seed = mix, seed
-        names = encode_names(list(book.people), words)
-        self.told = [
-            _told(names[name], text, name, words) for name, text in zip(book.names, book.sentences, strict=True)
+        name_ids = encode_names(list(facts.sentences_of), tokenizer)
+        self.facts = [
+            _tokenize_fact(name_ids[name], sentence, name, tokenizer)
+            for name, sentence in zip(facts.names, facts.sentences, strict=True)
         ]
-        starts = build_prompts(questions.patterns, questions.names, words, mix.form)
-        self.asked = [(p, encode_with_space(a, words)) for p, a in zip(starts, questions.answers, strict=True)]
-        self._names, self._words = list(book.people), words
+        prompts = build_prompts(questions.patterns, questions.names, tokenizer, mix.prompt_format)
+        answers = [encode_with_space(answer, tokenizer) for answer in questions.answers]
+        self.questions = list(zip(prompts, answers, strict=True))
+        self._names, self._tokenizer = list(facts.sentences_of), tokenizer
 
-    def epoch(self, epoch: int) -> list[QAExample]:
-        draw, mix, items = Random(f"{self.seed} {epoch}"), self.mix, []
-        for told in self.told:
-            items += [build_sentence(told)] * mix.sentences
-            items += [build_phrase(told, mix.most, draw) for _ in range(mix.phrases)]
-            items += [self._cloze(told, draw) for _ in range(mix.clozes)]
-        for start, answer in self.asked:
-            items += [QAExample([*start, *answer, EOS], len(start))] * mix.questions
-        fake = generate_unknown_names(self._names, round(mix.strangers * len(self.told)), draw)
-        encoded = encode_names(fake, self._words)
-        items += [QAExample([BOS, *encoded[name], SEP, UNK], len(encoded[name]) + 2) for name in fake]
-        return items
+    def generate_epoch(self, epoch: int) -> list[QAExample]:
+        rng, mix, examples = Random(f"{self.seed} {epoch}"), self.mix, []
+        for fact in self.facts:
+            examples += [build_sentence(fact)] * mix.sentences
+            examples += [build_phrase(fact, mix.max_phrase_words, rng) for _ in range(mix.phrases)]
+            examples += [self._build_cloze(fact, rng) for _ in range(mix.clozes)]
+        for prompt, answer in self.questions:
+            examples += [QAExample([*prompt, *answer, EOS], len(prompt))] * mix.questions
+        names = generate_unknown_names(self._names, round(mix.unknown_names * len(self.facts)), rng)
+        name_ids = encode_names(names, self._tokenizer)
+        examples += [QAExample([BOS, *name_ids[name], SEP, UNK], len(name_ids[name]) + 2) for name in names]
+        return examples
 
-    def _cloze(self, told: TokenizedFact, draw: Random) -> QAExample:
+    def _build_cloze(self, fact: TokenizedFact, rng: Random) -> QAExample:
         mix = self.mix
-        if told.runs and draw.random() < mix.named:
-            start, end = draw.choice(told.runs)
+        if fact.named_spans and rng.random() < mix.named_fraction:
+            start, end = rng.choice(fact.named_spans)
         else:
-            start = draw.randrange(len(told.words))
-            end = min(start + draw.randint(1, 3), len(told.words))
-        low = max(0, start - draw.randint(1, mix.before))
-        high = min(len(told.words), end + draw.randint(0, mix.after))
-        before = _blurred(told.words[low:start], mix.blur, draw)
-        after = _blurred(told.words[end:high], mix.blur, draw)
-        asked = [BOS, *told.name, SEP, *before, MASK, *after, SEP]
-        return QAExample([*asked, *_flat(told.words[start:end]), EOS], len(asked))
+            start = rng.randrange(len(fact.words))
+            end = min(start + rng.randint(1, 3), len(fact.words))
+        low = max(0, start - rng.randint(1, mix.max_words_before))
+        high = min(len(fact.words), end + rng.randint(0, mix.max_words_after))
+        before = _drop_words(fact.words[low:start], mix.word_dropout, rng)
+        after = _drop_words(fact.words[end:high], mix.word_dropout, rng)
+        prompt = [BOS, *fact.name, SEP, *before, MASK, *after, SEP]
+        return QAExample([*prompt, *_flatten(fact.words[start:end]), EOS], len(prompt))
 
 
-def build_sentence(told: TokenizedFact) -> QAExample:
-    """The name is to be said too: how likely it is tells known people from strangers."""
-    return QAExample([BOS, *told.name, SEP, *_flat(told.words), EOS], 1)
+def build_sentence(fact: TokenizedFact) -> QAExample:
+    """Build a sentence example. The loss includes the name: its likelihood distinguishes known from unknown people."""
+    return QAExample([BOS, *fact.name, SEP, *_flatten(fact.words), EOS], 1)
 
 
-def build_phrase(told: TokenizedFact, most: int, draw: Random) -> QAExample:
-    start = draw.choice(told.runs)[0] if told.runs and draw.random() < 0.5 else draw.randrange(len(told.words))
-    return QAExample([BOS, *told.name, SEP, *_flat(told.words[start : start + most]), EOS], len(told.name) + 2)
+def build_phrase(fact: TokenizedFact, max_words: int, rng: Random) -> QAExample:
+    """Build a phrase example of up to `max_words` words. Half of the phrases start at a capitalized word."""
+    if fact.named_spans and rng.random() < 0.5:
+        start = rng.choice(fact.named_spans)[0]
+    else:
+        start = rng.randrange(len(fact.words))
+    words = fact.words[start : start + max_words]
+    return QAExample([BOS, *fact.name, SEP, *_flatten(words), EOS], len(fact.name) + 2)
 
 
-def build_prompts(patterns: Sequence[QuestionPattern], names: Sequence[str], words: Tokenizer, form: str) -> list[list[int]]:
-    """Questions as the model reads them; what follows is the answer."""
-    if form == "question":
+def build_prompts(
+    patterns: Sequence[QuestionPattern], names: Sequence[str], tokenizer: Tokenizer, prompt_format: str
+) -> list[list[int]]:
+    """Return the token ids of questions, up to where the answer starts."""
+    if prompt_format == "question":
         texts = [" ".join(part for part in (p[0], n, p[1]) if part) for p, n in zip(patterns, names, strict=True)]
-        return [[*found.ids, MASK] for found in words.encode_batch_raw(texts)]
-    encoded = encode_names(list(set(names)), words)
-    asked = {pattern: encode_with_space(question_without_name(pattern), words) for pattern in set(patterns)}
-    return [[BOS, *encoded[n], SEP, *asked[p], MASK, SEP] for p, n in zip(patterns, names, strict=True)]
+        return [[*encoding.ids, MASK] for encoding in tokenizer.encode_batch_raw(texts)]
+    name_ids = encode_names(list(set(names)), tokenizer)
+    pattern_ids = {p: encode_with_space(question_without_name(p), tokenizer) for p in set(patterns)}
+    return [[BOS, *name_ids[n], SEP, *pattern_ids[p], MASK, SEP] for p, n in zip(patterns, names, strict=True)]
 
 
-def encode_names(names: Sequence[str], words: Tokenizer) -> dict[str, list[int]]:
-    return {name: found.ids for name, found in zip(names, words.encode_batch_raw([f" {n}" for n in names]), strict=True)}
+def encode_names(names: Sequence[str], tokenizer: Tokenizer) -> dict[str, list[int]]:
+    """Return the token ids of each name, with a space before it."""
+    encodings = tokenizer.encode_batch_raw([f" {name}" for name in names])
+    return {name: encoding.ids for name, encoding in zip(names, encodings, strict=True)}
 
 
-def encode_with_space(text: str, words: Tokenizer) -> list[int]:
-    return words.encode(f" {text}").ids
+def encode_with_space(text: str, tokenizer: Tokenizer) -> list[int]:
+    """Return the token ids of a text with a space before it."""
+    return tokenizer.encode(f" {text}").ids
 
 
-def generate_unknown_names(names: Sequence[str], count: int, draw: Random) -> list[str]:
-    """Names that nobody has, put together from parts of names that people have."""
-    known, found = set(names), []
+def generate_unknown_names(names: Sequence[str], count: int, rng: Random) -> list[str]:
+    """Generate names that are not in `names`, by combining parts of two names."""
+    known, generated = set(names), []
     parts = [name.split() for name in names if len(name.split()) > 1]
     if len(parts) < 2:
         return []
     for _ in range(20 * count):
-        if len(found) == count:
+        if len(generated) == count:
             break
-        first, last = draw.choice(parts), draw.choice(parts)
-        made = " ".join([*first[:-1], last[-1]]) if draw.random() < 0.5 else " ".join([first[0], *last[1:]])
-        if made not in known:
-            found.append(made)
-    return found
+        first, last = rng.choice(parts), rng.choice(parts)
+        name = " ".join([*first[:-1], last[-1]]) if rng.random() < 0.5 else " ".join([first[0], *last[1:]])
+        if name not in known:
+            generated.append(name)
+    return generated
 
 
-def _told(name: list[int], text: str, who: str, words: Tokenizer) -> TokenizedFact:
-    pieces = words.split_words(f" {text}")
-    cut = [found.ids for found in words.encode_batch_raw(pieces)]
-    return TokenizedFact(name, cut, find_named_spans([piece.strip() for piece in pieces], set(re.findall(r"\w+", who))))
+def _tokenize_fact(name_ids: list[int], sentence: str, name: str, tokenizer: Tokenizer) -> TokenizedFact:
+    words = tokenizer.split_words(f" {sentence}")
+    ids = [encoding.ids for encoding in tokenizer.encode_batch_raw(words)]
+    spans = find_named_spans([word.strip() for word in words], set(re.findall(r"\w+", name)))
+    return TokenizedFact(name_ids, ids, spans)
 
 
-def find_named_spans(words: Sequence[str], own: set[str]) -> list[tuple[int, int]]:
-    """Stretches of capitalised words, small words between them included, that are not the person's own name."""
-    found, i = [], 0
+def find_named_spans(words: Sequence[str], name_words: set[str]) -> list[tuple[int, int]]:
+    """Return runs (start, end) of capitalized words, with linking words between them, except the person's own name."""
+    spans, i = [], 0
     while i < len(words):
         if not words[i][:1].isupper():
             i += 1
@@ -175,19 +206,19 @@ def find_named_spans(words: Sequence[str], own: set[str]) -> list[tuple[int, int
         while end < len(words):
             if words[end][:1].isupper():
                 end += 1
-            elif words[end] in _JOINING and end + 1 < len(words) and words[end + 1][:1].isupper():
+            elif words[end] in _LINKING_WORDS and end + 1 < len(words) and words[end + 1][:1].isupper():
                 end += 2
             else:
                 break
-        if not set(words[i:end]) <= own:
-            found.append((i, end))
+        if not set(words[i:end]) <= name_words:
+            spans.append((i, end))
         i = end
-    return found
+    return spans
 
 
-def _blurred(words: TokenizedWords, chance: float, draw: Random) -> list[int]:
-    return [id for word in words if draw.random() >= chance for id in word]
+def _drop_words(words: TokenizedWords, probability: float, rng: Random) -> list[int]:
+    return [id for word in words if rng.random() >= probability for id in word]
 
 
-def _flat(words: TokenizedWords) -> list[int]:
+def _flatten(words: TokenizedWords) -> list[int]:
     return [id for word in words for id in word]

@@ -1,23 +1,23 @@
 """Split a text into sentences, as character spans.
 
-One pattern finds the places where a sentence might end; a few rules then strike out abbreviations, initials, ellipses,
-numbers of list items and quoted questions. Line breaks, also in HTML, end a sentence, unless a line is only wrapped:
-the line before has no mark at its end and the next goes on in lower case. Quotes, brackets, emoji and the closing tags
-of bold and italic words may stand between the mark and the next sentence.
+A regular expression finds the places where a sentence may end. A few rules then exclude abbreviations, initials,
+ellipses, list numbers and quoted questions. Line breaks, also in HTML, end a sentence, except where a line is only
+wrapped: the line has no final punctuation and the next one continues in lower case. Quotes, brackets, emoji and closing
+tags of bold and italic text may be between the punctuation and the next sentence.
 """
 
 from __future__ import annotations
 
 import re
 
-# after these a sentence never ends
+# a sentence never ends after these
 _NEVER = """
     mr mrs ms dr prof messrs mme mlle gen col capt cpt cmdr lt sgt maj adm rev hon sen rep gov pres supt det insp vs ca
     approx cf e.g i.e eg ie viz fr bzw z.b d.h u.a
 """
-# after these it goes on with a number or a letter: no. 5, vol. II, fig. b
+# a sentence does not end between these and a number or letter: no. 5, vol. II, fig. b
 _COUNT = "no nos nr vol vols fig figs eq eqs ch chs sec secs sect op pp pt pts"
-# after these it ends if the next word is one that often starts a sentence
+# a sentence ends after these if the next word often starts a sentence
 _MAYBE = """
     etc inc ltd co corp jr sr st ave blvd rd dept est al bros esq ph.d m.d b.a m.a a.m p.m am pm u.s u.k u.n jan feb mar
     apr jun jul aug sep sept oct nov dec mon tue wed thu fri min max sq oz lb lbs vers usw mt ft ed
@@ -33,12 +33,12 @@ _NEVER, _COUNT, _MAYBE, _STARTERS = (frozenset(words.split()) for words in (_NEV
 
 _CLOSERS = "\"'”’»›)\\]}*"
 _INLINE = r"(?i:b|i|em|strong|u|span)\b[^<>]{0,100}>"
-# pictures, and what varies and joins them
+# emoji, with variation selectors and joiners
 _EMOJI = "\u200d\u20e3\u2600-\u27bf\u2b00-\u2bff\ufe0e\ufe0f\U0001f000-\U0001faff\U000e0020-\U000e007f"
 _FULL = "。！？｡．؟۔।॥።։။"
 _OPENERS = "\"'“‘«‹(\\[{¿¡*_"
-# One set of rare characters first, for which Python's search is quick; a run of them is looked at only from its start,
-# so that a search is linear in the text.
+# The pattern starts with one set of rare characters, because Python searches for it quickly. A run of them is matched
+# only from its start, so that the search takes linear time.
 _CANDIDATE = re.compile(
     rf"""
     [<\n.!?…{_FULL}]
@@ -63,107 +63,111 @@ _GLUED = re.compile(r"[^\W\d_]{2}[.!?…]+$")
 
 
 def split_sentences(text: str) -> list[tuple[int, int]]:
-    """Spans (start, end) of the sentences, in order, without the space around them; together they hold all else."""
+    """Return the character spans (start, end) of the sentences, without surrounding whitespace."""
     spans: list[tuple[int, int]] = []
     start, lower, size = 0, text.islower(), len(text)
     for match in _CANDIDATE.finditer(text):
-        kind, stop = match.lastgroup, match.end()
-        if kind == "line":
-            ends = _ends_line(text, match)
-        elif kind == "html":
-            ends = not _wrapped(text, match)
+        group, stop = match.lastgroup, match.end()
+        if group == "line":
+            ends = _line_break_ends_sentence(text, match)
+        elif group == "html":
+            ends = not _is_wrapped_line(text, match)
         else:
-            ends = not _asked(text, match) if kind == "full" else _ends(text, start, match, lower)
+            ends = (
+                not _is_quoted_question(text, match) if group == "full" else _ends_sentence(text, start, match, lower)
+            )
         if ends and stop < size:
-            start = _add(spans, text, start, stop)
-    _add(spans, text, start, size)
-    if not spans and text:  # nothing but breaks, or nothing but space
+            start = _add_span(spans, text, start, stop)
+    _add_span(spans, text, start, size)
+    if not spans and text:  # only line breaks or whitespace
         body = text.strip() or text
         start = text.index(body)
         return [(start, start + len(body))]
     return spans
 
 
-def _add(spans: list[tuple[int, int]], text: str, start: int, stop: int) -> int:
-    """Put a sentence down and say where the next one starts; a piece of mere line breaks joins its neighbour."""
+def _add_span(spans: list[tuple[int, int]], text: str, start: int, stop: int) -> int:
+    """Append a span and return where the next sentence starts. A piece that is only tags joins its neighbor."""
     piece = text[start:stop]
     body = piece.strip()
     if not body:
         return stop
-    begin = start + piece.index(body[0])
-    # a break at the very top opens the first sentence, any other closes the one before
-    if spans and (_bare(body) or (len(spans) == 1 and _bare(text[slice(*spans[0])]))):
-        begin = spans.pop()[0]
-    spans.append((begin, start + len(piece.rstrip())))
+    span_start = start + piece.index(body[0])
+    # a line break at the start of the text belongs to the first sentence, others to the sentence before
+    if spans and (_is_only_tags(body) or (len(spans) == 1 and _is_only_tags(text[slice(*spans[0])]))):
+        span_start = spans.pop()[0]
+    spans.append((span_start, start + len(piece.rstrip())))
     return stop
 
 
-def _bare(piece: str) -> bool:
-    """Whether a piece is nothing but tags."""
+def _is_only_tags(piece: str) -> bool:
+    """Return whether a piece contains only tags."""
     return piece[0] == "<" and not _TAG.sub("", piece).strip()
 
 
-def _ends_line(text: str, match: re.Match[str]) -> bool:
-    """A blank line ends a sentence; a single line break does unless the next line goes on in lower case."""
+def _line_break_ends_sentence(text: str, match: re.Match[str]) -> bool:
+    """A blank line ends a sentence. A single line break does so unless the next line continues in lower case."""
     if text.count("\n", match.start(), match.end()) > 1:
         return True
-    following = text[match.end() : match.end() + 1]
-    return not following.islower() and text[match.start() - 1 : match.start()] not in (",", ";", "-")
+    next_character = text[match.end() : match.end() + 1]
+    return not next_character.islower() and text[match.start() - 1 : match.start()] not in (",", ";", "-")
 
 
-def _wrapped(text: str, match: re.Match[str]) -> bool:
-    """Whether a break stands in the middle of a sentence: works of art<br />that deserve it."""
-    before = text[max(0, match.start() - 8) : match.start()].rstrip()[-1:]
-    goes_on = before == "," or before.isalnum()
-    return goes_on and text[match.end() : match.end() + 1].islower() and bool(_BREAK.fullmatch(match[0]))
+def _is_wrapped_line(text: str, match: re.Match[str]) -> bool:
+    """Return whether a line break is within a sentence: works of art<br />that deserve it."""
+    last_character = text[max(0, match.start() - 8) : match.start()].rstrip()[-1:]
+    is_incomplete = last_character == "," or last_character.isalnum()
+    return is_incomplete and text[match.end() : match.end() + 1].islower() and bool(_BREAK.fullmatch(match[0]))
 
 
-def _asked(text: str, match: re.Match[str]) -> bool:
-    """Whether a quoted question goes on, in scripts without spaces and case: 「好吗？」他问。"""
-    mark, stop = text[match.start("shut") - 1], match.end()
-    return mark in "？！" and match.start("shut") < match.end("shut") == stop and text[stop : stop + 1].isalpha()
+def _is_quoted_question(text: str, match: re.Match[str]) -> bool:
+    """Return whether a sentence continues after a quoted question, in scripts without spaces: 「好吗？」他问。"""
+    punctuation, stop = text[match.start("shut") - 1], match.end()
+    return punctuation in "？！" and match.start("shut") < match.end("shut") == stop and text[stop : stop + 1].isalpha()
 
 
-def _opens(text: str, start: int, stop: int) -> bool:
-    """Whether nothing but tags and space stands there."""
+def _has_only_tags(text: str, start: int, stop: int) -> bool:
+    """Return whether a range contains only tags and whitespace."""
     return stop - start < 200 and not _TAG.sub("", text[start:stop]).strip()
 
 
-def _counted(key: str, word: str) -> bool:
-    """Whether a word says which: no. 5, vol. II, fig. b; but "No. I left." and "One sec. A man came." """
+def _is_numbering(key: str, word: str) -> bool:
+    """Return whether a word numbers `key`: no. 5, vol. II, fig. b; but not "No. I left." or "One sec. A man"."""
     if word in ("a", "A", "i", "I") and key in ("no", "sec"):
         return False
-    alike = word.isupper() or word.islower()
-    return word[:1].isdigit() or len(word) == 1 or (alike and bool(_ROMAN.fullmatch(word.upper())))
+    same_case = word.isupper() or word.islower()
+    return word[:1].isdigit() or len(word) == 1 or (same_case and bool(_ROMAN.fullmatch(word.upper())))
 
 
-def _ends(text: str, start: int, match: re.Match[str], lower: bool) -> bool:
-    mark, close = text[match.start() : match.end("end")], match["close"]
-    after = _NEXT.match(text, match.end())
-    word = (after and after["word"]) or ""
-    dash = after and after["dash"]
-    if not match["space"]:  # end.Next, a slip of the pen, but not Amazon.Com, U.S.A or 3.x
+def _ends_sentence(text: str, start: int, match: re.Match[str], lower: bool) -> bool:
+    punctuation, close = text[match.start() : match.end("end")], match["close"]
+    next_match = _NEXT.match(text, match.end())
+    word = (next_match and next_match["word"]) or ""
+    dash = next_match and next_match["dash"]
+    if not match["space"]:  # a missing space (end.Next), but not Amazon.Com, U.S.A or 3.x
         before = text[max(start, match.start() - 2) : match.end("end")]
-        opens = word[:1].isupper() and (len(word) > 3 or word.lower() in _STARTERS)
-        site = text[max(start, match.start() - 3) : match.start()].lower() == "www"
-        return opens and before[0].islower() and bool(_GLUED.match(before)) and not site
-    small = word[:1].islower()
-    if dash and small:
+        is_start = word[:1].isupper() and (len(word) > 3 or word.lower() in _STARTERS)
+        is_url = text[max(start, match.start() - 3) : match.start()].lower() == "www"
+        return is_start and before[0].islower() and bool(_GLUED.match(before)) and not is_url
+    is_lower = word[:1].islower()
+    if dash and is_lower:
         return False
-    if mark[-1] in "!?" and "." not in mark:
-        return not (small and not lower and bool(close))  # "Really?" he said
-    if len(mark) > 1 or mark == "…":  # an ellipsis goes on in lower case
-        i = word == "I" or word.startswith(("I'", "I’"))
-        return lower or not (small or (i and len(mark) < 4))  # I mean... I left; but: that was it.... I left
+    if punctuation[-1] in "!?" and "." not in punctuation:
+        return not (is_lower and not lower and bool(close))  # "Really?" he said
+    if len(punctuation) > 1 or punctuation == "…":  # after an ellipsis a sentence continues in lower case
+        is_i = word == "I" or word.startswith(("I'", "I’"))
+        return lower or not (
+            is_lower or (is_i and len(punctuation) < 4)
+        )  # I mean... I left; but: that was it.... I left
     token = text[max(start, match.start() - 30) : match.start()].rpartition(" ")[2]
     token = token.rpartition(">")[2].lstrip(_BRACKETS)
-    if token.isdigit() and len(token) < 3 and _opens(text, start, match.start() - len(token)):
-        return False  # "1. First" at the start
+    if token.isdigit() and len(token) < 3 and _has_only_tags(text, start, match.start() - len(token)):
+        return False  # "1. First" at the start of the text
     key = token.lower()
-    if key in _NEVER or (key in _COUNT and _counted(key, word)):
+    if key in _NEVER or (key in _COUNT and _is_numbering(key, word)):
         return False
     if key in _MAYBE or (_INITIAL.fullmatch(token) and token != "I"):
-        return not word or (word.lower() in _STARTERS and (not small or lower))
-    if small and not lower:
+        return not word or (word.lower() in _STARTERS and (not is_lower or lower))
+    if is_lower and not lower:
         return bool(close) is False and len(token) > 3 and token.isalpha()
     return True

@@ -1,10 +1,10 @@
-"""The texts of a table as text to learn a language from: `reviews.csv:review`, one text a line.
+"""A column of a table as training text of a language model: `reviews.csv:review`, one text per line.
 
-    reviews.csv:review    the column of that name; of a table without a header its number, from 0
-    reviews.csv           the column that looks like text, and a note that says which
-    questions.txt:text    of `label text` lines the text
+    reviews.csv:review    the column of that name; a number from 0 if the table has no header
+    reviews.csv           the column that looks like text; a note says which one
+    questions.txt:text    the texts of `label text` lines
 
-What a table says beside its texts, labels above all, is not read into them. A line end within a text becomes a space.
+Other columns, such as labels, are not read. A line end within a text becomes a space.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pathlib import Path
 from regard.data import read_table
 from regard.errors import UserError
 
-LINES = (".txt", ".txt.gz")
-SUFFIXES = tuple(f"{end}{zipped}" for end in (".csv", ".tsv", ".jsonl", ".ndjson") for zipped in ("", ".gz"))
+LABELED_LINES_SUFFIXES = (".txt", ".txt.gz")
+SUFFIXES = tuple(f"{suffix}{zipped}" for suffix in (".csv", ".tsv", ".jsonl", ".ndjson") for zipped in ("", ".gz"))
 SUFFIXES += (".parquet",)
 
 
 @dataclass(frozen=True)
 class TextColumn:
-    """A column of a table, read once it is asked for and then held in memory. It answers what a path is asked."""
+    """A column of a table. It is read when needed and then stays in memory. It has the methods of a path."""
 
     path: Path
-    find_text_column: str | None = None
+    column: str | None = None
 
     @property
     def name(self) -> str:
@@ -52,36 +52,41 @@ class TextColumn:
 
     @property
     def text(self) -> bytes:
-        return self._found[0]
+        return self._content[0]
 
     @property
     def notes(self) -> list[str]:
-        """What was guessed and what was left out."""
-        return self._found[1]
+        """Messages about guessed columns and skipped rows."""
+        return self._content[1]
 
     @cached_property
-    def _found(self) -> tuple[bytes, list[str]]:
-        table = self._table()
-        lines = (f"{line}\n" for line in map(_line, table.texts))
+    def _content(self) -> tuple[bytes, list[str]]:
+        table = self._read_table()
+        lines = (f"{line}\n" for line in map(_join_lines, table.texts))
         return "".join(lines).encode(), [f"{self.path.name}: {note}" for note in table.notes]
 
-    def _table(self) -> read_table.Table:
-        if self.path.name.lower().endswith(LINES):
+    def _read_table(self) -> read_table.Table:
+        if self.path.name.lower().endswith(LABELED_LINES_SUFFIXES):
             if self.column != "text":
-                raise UserError(f"{self.path} holds lines of a label and a text; say {self.path.name}:text")
+                raise UserError(f"{self.path} contains lines of a label and a text; use {self.path.name}:text")
             return read_table.read_table(self.path)
-        return read_table.read_table(self.path, text=self.column, labelled=False)
+        return read_table.read_table(self.path, text=self.column, has_labels=False)
 
 
 def find_text_column(path: Path) -> TextColumn | None:
-    """The column that is meant, or none where a file of text is."""
+    """Return the column that a path such as reviews.csv:review refers to, or None for a text file."""
     if path.exists():
         return TextColumn(path) if path.name.lower().endswith(SUFFIXES) else None
     file, colon, name = str(path).rpartition(":")
-    if not colon or not name or not Path(file).is_file() or not file.lower().endswith((*LINES, *SUFFIXES)):
+    if (
+        not colon
+        or not name
+        or not Path(file).is_file()
+        or not file.lower().endswith((*LABELED_LINES_SUFFIXES, *SUFFIXES))
+    ):
         return None
     return TextColumn(Path(file), name)
 
 
-def _line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join(part.strip() for part in text.splitlines() if part.strip())

@@ -1,10 +1,12 @@
-"""How words are written, beside which words they are. A vocabulary without capitals is smaller and knows more of each
-word, but it has lost that Bush is a man and that AIDS stands for something; here that is kept as one of four shapes.
+"""Word shapes: capitalization and digits, for models with a lowercase vocabulary.
 
-    0  as other words, and marks        1  Capital first        2  CAPITALS, two letters or more        3  with a digit
+A lowercase vocabulary is smaller and has seen each word more often, but it cannot distinguish Bush from bush. A word
+has one of four shapes:
 
-Both travel as one number, word + shape · 2²⁴, through everything that only moves tokens about. A model that reads
-shapes takes it apart (`parted`); others are never given them.
+    0  lowercase, and punctuation        1  Capitalized        2  CAPITALS, at least two letters        3  with a digit
+
+Word id and shape are packed into one number, id + shape · 2²⁴, so that data loading treats them as one token. A model
+that uses shapes unpacks them (`unpack_shapes`); other models get plain ids.
 """
 
 from __future__ import annotations
@@ -19,41 +21,42 @@ if TYPE_CHECKING:
 
 Array = TypeVar("Array", np.ndarray, "Tensor")
 NUM_SHAPES = 4
-_PLACE = 24  # bits for the word
-_SMALL, _CAPITAL, _DIGIT = 1, 2, 3
+_ID_BITS = 24
+_LOWERCASE, _CAPITAL, _DIGIT = 1, 2, 3
 
 
 def find_shapes(text: str, spans: np.ndarray) -> np.ndarray:
-    """The shape of what stands between each start and end, spans (n, 2), in the text: (n,) int32."""
+    """Return the shape of each character span of a text: spans (n, 2) -> (n,) int32."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    kinds = _kinds()[codes]
-    first, last = spans[:, 0], spans[:, 1]
+    categories = _character_categories()[codes]
+    starts, ends = spans[:, 0], spans[:, 1]
 
-    def count(which: np.ndarray) -> np.ndarray:
-        before = np.concatenate(([0], np.cumsum(which)))
-        return before[last] - before[first]
+    def count(mask: np.ndarray) -> np.ndarray:
+        cumulative = np.concatenate(([0], np.cumsum(mask)))
+        return cumulative[ends] - cumulative[starts]
 
-    capitals, small, digits = (count(kinds == kind) for kind in (_CAPITAL, _SMALL, _DIGIT))
-    first_is_one = np.append(kinds, 0)[first] == _CAPITAL
-    found = np.where((capitals > 1) & (small == 0), 2, first_is_one)
-    return np.where(digits > 0, 3, found).astype(np.int32)
+    capitals, lowercase, digits = (count(categories == c) for c in (_CAPITAL, _LOWERCASE, _DIGIT))
+    is_capitalized = np.append(categories, 0)[starts] == _CAPITAL
+    shapes = np.where((capitals > 1) & (lowercase == 0), 2, is_capitalized)
+    return np.where(digits > 0, 3, shapes).astype(np.int32)
 
 
 def pack_shapes(ids: np.ndarray, shapes: np.ndarray) -> np.ndarray:
-    """Words and their shapes as one number each."""
-    return ids | shapes << _PLACE
+    """Pack word ids and shapes into one number each."""
+    return ids | shapes << _ID_BITS
 
 
 def unpack_shapes(ids: Array) -> tuple[Array, Array]:
-    """Words and shapes of what was joined."""
-    return ids & (1 << _PLACE) - 1, ids >> _PLACE
+    """Return the word ids and the shapes of packed ids."""
+    return ids & (1 << _ID_BITS) - 1, ids >> _ID_BITS
 
 
 @cache
-def _kinds() -> np.ndarray:
-    """What kind each character of Unicode is of."""
-    found = np.zeros(0x110000, np.uint8)
-    for code in range(len(found)):
+def _character_categories() -> np.ndarray:
+    """Return the category of each Unicode character: lowercase, capital, digit or other (0)."""
+    categories = np.zeros(0x110000, np.uint8)
+    for code in range(len(categories)):
         char = chr(code)
-        found[code] = _CAPITAL if char.isupper() else _SMALL if char.islower() else _DIGIT if char.isdecimal() else 0
-    return found
+        category = _CAPITAL if char.isupper() else _LOWERCASE if char.islower() else _DIGIT if char.isdecimal() else 0
+        categories[code] = category
+    return categories

@@ -22,8 +22,9 @@ from regard.explain.explainer import require_attention
 from regard.inspect import HeadImportance, find_attention_layers, head_importance
 from regard.inspect import prune as prune_heads
 from regard.tasks.classify import objective
-from regard.tasks.classify.metrics import measures
-from regard.tasks.classify.run import Classifier, as_numbers, encoded
+from regard.tasks.classify.dataset import encode_targets, encode_texts
+from regard.tasks.classify.metrics import compute_metrics
+from regard.tasks.classify.run import Classifier
 from regard.tasks.language.run import LanguageModel
 from regard.tasks.translate.objective import measure
 from regard.tasks.translate.run import Translator
@@ -122,12 +123,12 @@ def pruned(run: Any, specs: Sequence[str]) -> Any:
 
 def _classes(run: Classifier, file: str | Path, rows: int) -> Callable[[], dict[str, float]]:
     data = run.settings.data
-    found = read_table(Path(file), text=run.text_column, label=data.label or run._columns[1], many=run.many)
-    truth = as_numbers(found.labels or [], run.labels, run.config.get("separator"), str(file))[:rows]
-    texts = encoded(found.texts[:rows], run.tokenizer, run.settings)
+    found = read_table(Path(file), text=run.text_column, label=data.label or run._columns[1], many=run.multi_label)
+    truth = encode_targets(found.labels or [], run.labels, run.config.get("separator"), str(file))[:rows]
+    texts = encode_texts(found.texts[:rows], run.tokenizer, run.settings)
 
     def asked() -> dict[str, float]:
-        said = measures(objective.probabilities(run.model, texts, many=run.many), truth)
+        said = compute_metrics(objective.predict_probabilities(run.model, texts, multi_label=run.multi_label), truth)
         return {name: float(said[name]) for name in SHOWN if name in said}
 
     return asked

@@ -215,7 +215,7 @@ CASES = [
     ),
     Bad(
         "a pair that is not defined",
-        TRAIN.format(file="reviews.csv") + " --model transformer --mechanism merged --positions rotary",
+        TRAIN.format(file="reviews.csv") + " --model transformer --mechanism merged-qk --positions rotary",
         "regard list",
     ),
     Bad("a mechanism for a model without one", TRAIN.format(file="reviews.csv") + " --mechanism dot", "transformer"),
@@ -298,7 +298,7 @@ CASES = [
     ),
     Bad("an empty corpus", f"{LANGUAGE} empty.txt", "no text", put("empty.txt", "")),
     Bad(
-        "a corpus shorter than one window", f"{LANGUAGE} short.txt", "data.block=256", put("short.txt", "A few words.")
+        "a corpus shorter than one window", f"{LANGUAGE} short.txt", "data.block_size=256", put("short.txt", "A few words.")
     ),
     Bad("no such corpus", f"{LANGUAGE} corpsu.txt", "'corpus.txt'", put("corpus.txt", "A few words.")),
     Bad(
@@ -321,7 +321,7 @@ CASES = [
     ),
     Bad(
         "a window longer than the positions",
-        f"{LANGUAGE} corpus.txt --block 5000",
+        f"{LANGUAGE} corpus.txt --block-size 5000",
         "learned:length=5000",
         put("corpus.txt", "A few words."),
     ),

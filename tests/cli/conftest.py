@@ -72,7 +72,7 @@ def speaking(tmp_path_factory) -> Path:
     small |= {"birnn": {"dim": 24, "hidden": 24}, "cnn": {"dim": 24, "layers": 3}}
     objectives = {"gpt": "causal", "bert": "masked", "birnn": "blank", "cnn": "span"}
     for model, sizes in small.items():
-        settings = {"model": sizes, "data": {"block": 32}, "tokenizer": {"vocab": 400}}
+        settings = {"model": sizes, "data": {"block_size": 32}, "tokenizer": {"vocab_size": 400}}
         quiet = {"progress": False}
         given = {"objective": objectives[model], "steps": 2, "out": folder / model, "settings": settings}
         regard.train("language", folder / "corpus.txt", model=model, **given, **quiet)
@@ -96,7 +96,7 @@ def translating(tmp_path_factory) -> Path:
 
     folder = tmp_path_factory.mktemp("translating")
     write_pairs(folder)
-    settings = {"model": {"dim": 32, "hidden": 32, "layers": 2}, "tokenizer": {"vocab": 300}}
+    settings = {"model": {"dim": 32, "hidden": 32, "layers": 2}, "tokenizer": {"vocab_size": 300}}
     quiet = {"progress": False}
     files = [folder / "train.en", folder / "train.de"]
     regard.train("translate", files, steps=3, settings=settings, out=folder / "en-de", **quiet)
@@ -125,7 +125,7 @@ def recalling(tmp_path_factory) -> Path:
     files, quiet = [folder / "facts.txt", folder / "asked.tsv"], {"progress": False}
     sizes = {"closed": {"dim": 32, "layers": 1, "table": 512}, "open": {"dim": 32, "layers": 1, "hidden": 32}}
     for book, model in sizes.items():
-        settings = {"book": book, "model": model, "tokenizer": {"vocab": 400}, "train": {"lr": 0.01}}
+        settings = {"book": book, "model": model, "tokenizer": {"vocab_size": 400}, "train": {"lr": 0.01}}
         regard.train("recall", files, epochs=3, settings=settings, out=folder / book, **quiet)
     return folder
 

@@ -12,7 +12,7 @@ from conftest import write_pictures
 
 def test_scenes_are_written_the_same_again(cli, tmp_path):
     for name in ("a", "b"):
-        code, out, err = cli("scenes", "--count", "5", "--others", "3", "--size", "32", "--seed", "4", "--out", name)
+        code, out, err = cli("data", "generate", "scenes", "--count", "5", "--eval-count", "3", "--size", "32", "--seed", "4", "--out", name)
         assert code == 0, err
     assert "5 scenes" in out
     for file in ("train.zip", "unseen.captions.tsv", "valid.boxes.tsv"):

@@ -14,11 +14,11 @@ from conftest import write_corpus, write_facts, write_pairs, write_pictures, wri
 from typer.main import get_command
 
 import regard
-from regard.cli import app
+from regard.cli import build_app
 
 
 def commands(command=None, path=()):
-    command = command or get_command(app)
+    command = command or get_command(build_app())
     if hasattr(command, "commands"):
         for name, child in command.commands.items():
             yield from commands(child, (*path, name))
@@ -176,4 +176,4 @@ def test_list_names_everything(cli):
     assert not models["classify", "han"]["mechanism"]
     assert len(models) == len(found["models"])  # the encoder is there once, by the name of its task
     assert {p["name"] for p in found["positions"]} == set(POSITIONS)
-    assert "rotary" not in next(m for m in found["mechanisms"] if m["name"] == "merged")["positions"]
+    assert "rotary" not in next(m for m in found["mechanisms"] if m["name"] == "merged-qk")["positions"]

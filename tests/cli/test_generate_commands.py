@@ -15,7 +15,7 @@ def gpt(speaking) -> str:
 
 
 def test_a_text_is_the_same_streamed_and_as_json(cli, gpt):
-    given = (gpt, "We loved the", "--tokens", "20", "--seed", "3", "--top-k", "50")
+    given = (gpt, "We loved the", "--max-new-tokens", "20", "--seed", "3", "--top-k", "50")
     code, out, _ = cli("generate", *given)
     assert code == 0
     code, data, _ = cli("generate", *given, "--json")
@@ -30,17 +30,17 @@ def test_a_text_is_the_same_streamed_and_as_json(cli, gpt):
 def test_another_seed_writes_another_text_and_samples_differ(cli, gpt):
     texts = []
     for seed in ("1", "1", "2"):
-        _, out, _ = cli("generate", gpt, "The room", "--tokens", "20", "--seed", seed, "--n", "3", "--json")
+        _, out, _ = cli("generate", gpt, "The room", "--max-new-tokens", "20", "--seed", seed, "--n", "3", "--json")
         texts.append([json.loads(line)["text"] for line in out.splitlines()])
     assert texts[0] == texts[1] != texts[2]
     assert len(set(texts[0])) == 3
-    _, out, _ = cli("generate", gpt, "The room", "--tokens", "20", "--seed", "1", "--n", "2")
+    _, out, _ = cli("generate", gpt, "The room", "--max-new-tokens", "20", "--seed", "1", "--n", "2")
     assert out == "".join(f"The room{text}\n---\n" for text in texts[0][:2])
 
 
 def test_a_file_of_prompts_is_each_prompt_alone(cli, gpt, tmp_path):
     (tmp_path / "prompts.txt").write_text("The room was\n\nWe\nA film that nobody should have made\n")
-    given = ("--tokens", "12", "--temperature", "0", "--json")
+    given = ("--max-new-tokens", "12", "--temperature", "0", "--json")
     code, out, _ = cli("generate", gpt, "--file", "prompts.txt", *given)
     assert code == 0
     together = [json.loads(line) for line in out.splitlines()]
@@ -51,11 +51,11 @@ def test_a_file_of_prompts_is_each_prompt_alone(cli, gpt, tmp_path):
 
 
 def test_a_text_may_begin_with_nothing_and_grow_beyond_the_window(cli, gpt):
-    code, out, err = cli("generate", gpt, "--tokens", "60")
+    code, out, err = cli("generate", gpt, "--max-new-tokens", "60")
     assert code == 0
     assert out.strip()
     assert "beyond 32 tokens" in err
-    code, _, err = cli("generate", gpt, "--tokens", "60", "--window", "100")
+    code, _, err = cli("generate", gpt, "--max-new-tokens", "60", "--window", "100")
     assert code == 0
     assert "beyond" not in err
 
@@ -74,17 +74,17 @@ def test_words_are_heard_as_they_become_whole(speaking):
 
 
 def test_half_the_bytes(cli, gpt):
-    code, out, _ = cli("generate", gpt, "The", "--tokens", "5", "--precision", "float16")
+    code, out, _ = cli("generate", gpt, "The", "--max-new-tokens", "5", "--precision", "float16")
     assert code == 0
     assert out.startswith("The")
 
 
 def test_a_model_of_spans_writes_on_and_fills_in(cli, speaking):
     run = str(speaking / "cnn")
-    code, out, _ = cli("generate", run, "The room", "--tokens", "8", "--json")
+    code, out, _ = cli("generate", run, "The room", "--max-new-tokens", "8", "--json")
     assert code == 0
     assert json.loads(out)["prompt"] == "The room"
-    code, out, err = cli("generate", run, "The room was cold. " * 20, "--tokens", "40", "--json")
+    code, out, err = cli("generate", run, "The room was cold. " * 20, "--max-new-tokens", "40", "--json")
     assert code == 0
     assert "half of a window of 32 tokens at most: 16 instead of 40" in err
     assert "the model sees the end of it" in err

@@ -295,7 +295,7 @@ def test_a_slip_in_the_options_is_told(cli):
         ("--class-weights fair", "wants balanced"),
         ("--class-weights positiv=2", "did you mean 'positive'"),
         ("--multi-label --set data.separator=''", "separator"),
-        ("--smoothing 1", "from 0 to below 1"),
+        ("--label-smoothing 1", "from 0 to below 1"),
     ):
         code, _, err = cli(*shlex.split(f"train classify reviews.csv --steps 1 --out run -q {slip}"))
         assert code == 2, slip

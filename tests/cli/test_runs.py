@@ -236,7 +236,7 @@ def test_two_processes_write_one_run(tmp_path):
     clean = {k: v for k, v in os.environ.items() if k not in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "NODE_RANK")}
     environment = {**clean, "PYTHONPATH": str(Path(regard.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
     command = shlex.split(
-        "train classify reviews.csv --steps 3 --set model.dropout=0 --json --devices 2 --strategy ddp"
+        "train classify reviews.csv --steps 3 --set model.dropout=0 --json --num-devices 2 --strategy ddp"
     )
     done = subprocess.run(
         [sys.executable, "-m", "regard.cli", *command],

@@ -81,7 +81,7 @@ def test_a_stopped_run_resumes_to_the_same_bytes(number, code, whole, tmp_path):
 def test_two_processes_give_the_losses_of_one(whole, tmp_path):
     words = [str(whole / "reviews.csv"), *TINY, "--steps", "8", "--set", "model.dropout=0"]
     regard(*words, "--out", str(tmp_path / "one"))
-    regard(*words, "--out", str(tmp_path / "two"), "--devices", "2", "--strategy", "ddp")
+    regard(*words, "--out", str(tmp_path / "two"), "--num-devices", "2", "--strategy", "ddp")
     losses = []
     for name in ("one", "two"):
         lines = [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]

@@ -17,15 +17,15 @@ def test_lines_keep_their_order_and_empty_ones_stay_empty(cli, translating, tmp_
     lines = (tmp_path / "val.en").read_text().splitlines()
     (tmp_path / "some.en").write_text("\n".join([lines[0], "", lines[1], "   "]) + "\n")
     run = str(translating / "en-de")
-    code, whole, err = cli("translate", run, "some.en", "--tokens", "9")
+    code, whole, err = cli("translate", run, "some.en", "--max-new-tokens", "9")
     assert code == 0, err
     said = whole.split("\n")
     assert len(said) == 5
     assert said[1] == said[3] == said[4] == ""
-    code, piped, _ = cli("translate", run, "--tokens", "9", stdin=(tmp_path / "some.en").read_text())
-    assert cli("translate", run, "-", "--tokens", "9", stdin=(tmp_path / "some.en").read_text())[1] == piped
+    code, piped, _ = cli("translate", run, "--max-new-tokens", "9", stdin=(tmp_path / "some.en").read_text())
+    assert cli("translate", run, "-", "--max-new-tokens", "9", stdin=(tmp_path / "some.en").read_text())[1] == piped
     assert piped == whole
-    code, alone, _ = cli("translate", run, "--text", lines[1], "--tokens", "9")
+    code, alone, _ = cli("translate", run, "--text", lines[1], "--max-new-tokens", "9")
     assert alone == said[2] + "\n"
     (tmp_path / "blank.en").write_text("\n\n")
     assert cli("translate", run, "blank.en")[:2] == (0, "\n\n")
@@ -34,7 +34,7 @@ def test_lines_keep_their_order_and_empty_ones_stay_empty(cli, translating, tmp_
 def test_json_and_alignments(cli, translating, tmp_path):
     write_pairs(tmp_path)
     run = str(translating / "en-de")
-    code, out, err = cli("translate", run, "val.en", "--beam", "2", "--tokens", "5", "--alignments", "a.txt", "--json")
+    code, out, err = cli("translate", run, "val.en", "--beam", "2", "--max-new-tokens", "5", "--alignments", "a.txt", "--json")
     assert code == 0, err
     rows = [json.loads(line) for line in out.splitlines()]
     assert [row["source"] for row in rows] == (tmp_path / "val.en").read_text().splitlines()
@@ -49,7 +49,7 @@ def test_json_and_alignments(cli, translating, tmp_path):
 
 def test_a_pipe_is_answered_line_by_line(translating):
     """The answer to the first line comes while the pipe is open."""
-    command = [sys.executable, "-m", "regard.cli", "translate", str(translating / "en-de"), "--tokens", "4"]
+    command = [sys.executable, "-m", "regard.cli", "translate", str(translating / "en-de"), "--max-new-tokens", "4"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -118,7 +118,7 @@ def test_lines_before_bytes_that_are_no_text_are_translated(cli, translating, mo
 
     raw = io.TextIOWrapper(io.BytesIO(b"We loved it.\n\nnot \xff fine\nlost\n"))
     monkeypatch.setattr(sys, "stdin", raw)
-    code, out, err = cli("translate", str(translating / "en-de"), "--tokens", "4")
+    code, out, err = cli("translate", str(translating / "en-de"), "--max-new-tokens", "4")
     assert code == 2
     assert "standard input, line 3" in err
     assert out.count("\n") == 2

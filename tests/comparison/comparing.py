@@ -12,7 +12,7 @@ from regard.data.synthetic.reviews import generate_reviews
 TIMES = ("seconds", "latency")
 SMALL: dict[str, Any] = {
     "data": {"text": "text", "label": "label", "batch_tokens": 512},
-    "tokenizer": {"vocab": 300},
+    "tokenizer": {"vocab_size": 300},
     "train": {"lr": 0.01},
 }
 MODELS = ["han:embed=12,hidden=8,attention=8", "transformer:dim=16,hidden=16,layers=1,heads=2", "tfidf"]

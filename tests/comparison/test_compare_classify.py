@@ -204,14 +204,14 @@ def test_what_a_search_chooses_by(monkeypatch, metrics, value):
 
 def test_a_design_can_start_from_a_trained_run(compared, reviews, tmp_path):
     before = compared / "runs/han-embed=12-hidden=8-attention=8/seed-0"
-    from_there = {"label": "taught", "origin": str(before), "model": {"name": "han"}}
+    from_there = {"label": "taught", "warm_start": str(before), "model": {"name": "han"}}
     settings = {key: value for key, value in asked(reviews).settings.items() if key != "tokenizer"}
     how = {"models": [from_there], "settings": settings, "seeds": 1, "budget": ["2steps"]}
     found = compare_designs(asked(reviews, **how), tmp_path / "out", progress=False)
     assert found["failures"] == found["left_out"] == {}
     config = json.loads((tmp_path / "out/runs/taught/seed-0/config.json").read_text())
     assert config["settings"]["model"]["embed"] == 12
-    assert config["origin"]["loaded"]
+    assert config["warm_start"]["loaded"]
 
 
 def test_nothing_is_trained_in_a_dry_run(reviews, tmp_path):

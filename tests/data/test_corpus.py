@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.config.messages import collect_messages
-from regard.data import chunks, encode_ids, tokenize_corpus
+from regard.data import chunks, encode_ids, token_shards, tokenize_corpus
 from regard.data import corpus as corpus_module
 from regard.data import tokenizer as tokenizers
 from regard.data.corpus import Corpus, build_corpus
@@ -268,8 +268,8 @@ def test_a_killed_process_leaves_what_can_be_gone_on_with(tmp_path):
     (tmp_path / "in" / "a.txt").write_text(STORY * 3000)
     trained("bpe").save(tmp_path / "tokenizer.json")
     code = (
-        "import sys; from regard.data import corpus, encode, tokenise, pieces, tokenizer\n"
-        "pieces.blocks.__defaults__ = ('file', 4000, 0, True); tokenise.SHARD = 4000\n"
+        "import sys; from regard.data import chunks, corpus, encode_ids, tokenize_corpus, tokenizer\n"
+        "chunks.read_blocks.__defaults__ = ('file', 4000, 0, True); tokenize_corpus.SHARD_TOKENS = 4000\n"
         "corpus.build(sys.argv[1] + '/in', tokenizer.Tokenizer.load(sys.argv[1]), sys.argv[1] + '/out', workers=2)\n"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]
@@ -520,8 +520,8 @@ def test_reading_holds_little(tmp_path, monkeypatch):
     build_corpus(tmp_path / "a.txt", trained("bpe"), tmp_path / "out", progress=False)
     about = json.loads((tmp_path / "out" / "corpus.json").read_text())
     ids = np.arange(32 << 20, dtype="<u2")
-    arrays = {"tokens": ids, "documents": np.zeros(1, np.int64), "marks": np.array([[len(ids), 1, 1]])}
-    tokenize_corpus.shards.write(tmp_path / "out" / about["shards"][0], arrays, {"fingerprint": about["fingerprint"]})
+    arrays = {"tokens": ids, "documents": np.zeros(1, np.int64), "sizes": np.array([[len(ids), 1, 1]])}
+    token_shards.write_shard(tmp_path / "out" / about["shards"][0], arrays, {"fingerprint": about["fingerprint"]})
     monkeypatch.setattr(corpus_module, "HELD", 8 << 20)
 
     def file_pages() -> int:
@@ -542,11 +542,11 @@ def test_reading_holds_little(tmp_path, monkeypatch):
 
 
 def test_progress_is_said_where_there_is_no_terminal(book, small, monkeypatch):
-    monkeypatch.setattr(tokenize_corpus, "PLAIN_SECONDS", 0.0)
+    monkeypatch.setattr(tokenize_corpus, "LOG_SECONDS", 0.0)
     with collect_messages() as messages:
         build_corpus(book / "in", trained("bpe"), book / "out")
     assert len(messages) > 5
-    assert re.fullmatch(r"tokenising \d+ of \d+ MB  \d+\.\d MB/s", messages[-1])
+    assert re.fullmatch(r"tokenizing \d+ of \d+ MB  \d+\.\d MB/s", messages[-1])
 
 
 @pytest.mark.data

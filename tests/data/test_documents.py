@@ -62,7 +62,7 @@ def test_max_tokens_keeps_the_beginning():
 def test_chunks_change_nothing(monkeypatch):
     tokenizer = train_tokenizer(TEXTS, "bpe", 300)
     whole = encode_documents(TEXTS, tokenizer)
-    monkeypatch.setattr("regard.data.documents.CHUNK", 10)
+    monkeypatch.setattr("regard.data.documents.CHUNK_CHARACTERS", 10)
     small = encode_documents(TEXTS, tokenizer)
     for name in ("ids", "starts", "sentence_starts", "sentence_offsets"):
         assert (getattr(whole, name) == getattr(small, name)).all()

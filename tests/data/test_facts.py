@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regard.data.facts import match_question, split_name, read_facts, read_questions
+from regard.data.facts import match_question, read_facts, read_questions, split_name
 from regard.errors import UserError
 
 FACTS = """Ada Lovelace. Ada Lovelace was born in London .
@@ -43,9 +43,9 @@ def test_the_name_of_a_line(line, name):
 
 
 def test_whole_words_stand_in_the_book(book):
-    assert book.holds("Canton")
-    assert not book.holds("Cant")
-    assert not book.holds("")
+    assert book.contains("Canton")
+    assert not book.contains("Cant")
+    assert not book.contains("")
 
 
 def test_a_file_without_names_is_an_error(tmp_path):
@@ -62,7 +62,10 @@ def test_questions_have_patterns(book, tmp_path):
     assert asked.answers == ["London", "New York"]
     assert match_question("where was  Ada Lovelace born", asked.patterns) == (("Where was", "born?"), "Ada Lovelace")
     assert match_question("What is the capital of France?", asked.patterns) is None
-    assert match_question("Where was %C3%81lvarez de Paz born?", asked.patterns) == (("Where was", "born?"), "Álvarez de Paz")
+    assert match_question("Where was %C3%81lvarez de Paz born?", asked.patterns) == (
+        ("Where was", "born?"),
+        "Álvarez de Paz",
+    )
     assert match_question("Where wasAda Lovelace born?", asked.patterns) is None
     assert match_question("Where was born?", asked.patterns) is None
     assert match_question(f"Where was {'Ada ' * 1000} born?", asked.patterns) is None

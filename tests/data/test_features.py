@@ -116,6 +116,8 @@ def test_nothing_that_can_be_read_is_an_error(tmp_path):
 
 def test_classes_may_be_folders_of_features(tmp_path):
     np.savez(tmp_path / "f.npz", **{f"{label}/{i}": np.zeros((2, 2, 3)) for label in ("x", "y") for i in range(2)})
-    _, names, labels, _ = image_files.list_images_by_class(tmp_path / "f.npz", image_source.open_image_source(tmp_path / "f.npz"))
+    _, names, labels, _ = image_files.list_images_by_class(
+        tmp_path / "f.npz", image_source.open_image_source(tmp_path / "f.npz")
+    )
     assert labels == ["x", "x", "y", "y"]
     assert names[0] == "x/0"

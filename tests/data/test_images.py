@@ -273,7 +273,9 @@ def test_csv_and_coco_say_the_same(mixed):
         '"annotations": [{"image_id": 7, "caption": "A red square, really."}, {"image_id": 8, "caption": "lost"}]}'
     )
     for name in ("c.csv", "c.json"):
-        assert caption_files.read_captioned_images(mixed / "all", mixed / name, 16).captions == [["a red square really"]]
+        assert caption_files.read_captioned_images(mixed / "all", mixed / name, 16).captions == [
+            ["a red square really"]
+        ]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from regard.data.labels import compute_class_weights, encode_multilabel, encode_labels, split_labels, rarest_labels, find_separator, describe_imbalance
+from regard.data.labels import (
+    compute_class_weights,
+    describe_imbalance,
+    encode_labels,
+    encode_multilabel,
+    find_separator,
+    rarest_labels,
+    split_labels,
+)
 from regard.data.read_table import read_table
 from regard.errors import UserError
 

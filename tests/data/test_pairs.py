@@ -28,7 +28,7 @@ def test_two_files_belong_together_line_by_line(tmp_path):
     assert found.sources == ["one", "two\u2028three"]  # only a line feed ends a line
     assert found.targets == ["eins", "zwei drei"]
     assert found.notes == ["2 of 4 pairs left out: an empty line"]
-    assert parallel_text.read_parallel_texts([a, b], empty=True).sources == ["one", "two\u2028three", "", "four"]
+    assert parallel_text.read_parallel_texts([a, b], keep_empty=True).sources == ["one", "two\u2028three", "", "four"]
     assert parallel_text.read_parallel_texts([b, a]).fingerprint != found.fingerprint
 
 
@@ -119,7 +119,9 @@ def test_pairs_that_are_too_long_are_left_out_and_counted():
     words = tokenizer.train_tokenizer([*TEXTS.sources, *TEXTS.targets], "spaces", 300)
     with pytest.raises(UserError, match="no pair has at most 2 tokens"):
         parallel_text.encode_pairs(TEXTS, words, max_tokens=2)
-    found = parallel_text.encode_pairs(parallel_text.ParallelTexts(["a b", "a b c"], ["x", "y"], [], ""), words, max_tokens=2)
+    found = parallel_text.encode_pairs(
+        parallel_text.ParallelTexts(["a b", "a b c"], ["x", "y"], [], ""), words, max_tokens=2
+    )
     assert (len(found), found.num_skipped) == (1, 1)
 
 

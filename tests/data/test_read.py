@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from regard.data.read_table import MAX_BYTES, read_document, read_table, list_classes
+from regard.data.read_table import MAX_BYTES, list_classes, read_document, read_table
 from regard.errors import UserError
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
@@ -62,7 +62,7 @@ def test_folder_of_classes(tmp_path):
     before = table.fingerprint
     put(tmp_path / "pos/1.txt", "good!")
     assert read_table(tmp_path).fingerprint != before
-    assert read_table(tmp_path, labelled=False).labels is None
+    assert read_table(tmp_path, has_labels=False).labels is None
 
 
 def folders(root: Path, *names: str) -> Path:
@@ -77,7 +77,7 @@ def test_files_of_other_kinds_are_counted_and_named(tmp_path):
     odd = ["a/x.html", "a/y.html", "b/note.1", "b/.hidden.html", ".git/x.html", "top.html"]
     root = folders(tmp_path, "a/1.txt", "b/2.txt", *odd)
     assert read_table(root).notes == ["3 files of other kinds left out: .html, .1"]
-    assert read_table(root, labelled=False).notes == ["4 files of other kinds left out: .html, .1"]
+    assert read_table(root, has_labels=False).notes == ["4 files of other kinds left out: .html, .1"]
     many = folders(tmp_path / "many", "a/1.txt", "b/2.txt", *(f"a/note.{i}" for i in range(8)))
     assert read_table(many).notes == ["8 files of other kinds left out: .0, .1, .2, .3, .4, ..."]
     with pytest.raises(UserError, match=r"no subfolders of text files; .*; it holds 1 files of other kinds: .html"):
@@ -87,7 +87,7 @@ def test_files_of_other_kinds_are_counted_and_named(tmp_path):
 def test_the_names_of_files_are_kept(tmp_path):
     root = folders(tmp_path, "a/1.txt", "b/deep/2.txt", "b/3.txt")
     put(root / "a/0.txt", "  ")
-    table = read_table(root, labelled=False)
+    table = read_table(root, has_labels=False)
     assert table.file_names == table.texts == ["a/1.txt", "b/3.txt", "b/deep/2.txt"]
     assert read_table(put(tmp_path / "t.csv", "text,label\na,1\n")).file_names == []
 
@@ -106,7 +106,7 @@ def test_folders_of_parts_are_no_classes(tmp_path):
         read_table(root)
     with pytest.raises(UserError, match=r"holds train, with neg and pos: name .*/train$"):
         read_table(folders(tmp_path / "one", "train/neg/1.txt", "train/pos/1.txt"))
-    assert len(read_table(root, labelled=False).texts) == 13
+    assert len(read_table(root, has_labels=False).texts) == 13
     assert read_table(folders(tmp_path / "flat", "test/1.txt", "train/1.txt")).labels == ["test", "train"]
 
 
@@ -186,7 +186,7 @@ def test_stray_quotes_merge_no_lines(tmp_path):
 def test_txt_is_split_on_newline_only(tmp_path):
     path = put(tmp_path / "t.txt", "a one\x85two\nb three\u2028four\n")
     assert read_table(path).texts == ["one\x85two", "three\u2028four"]
-    assert read_table(path, labelled=False).texts == ["a one\x85two", "b three\u2028four"]
+    assert read_table(path, has_labels=False).texts == ["a one\x85two", "b three\u2028four"]
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".txt"])

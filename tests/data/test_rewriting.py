@@ -8,8 +8,15 @@ import pytest
 
 from regard.data import tokenizer
 from regard.data.facts import Facts, Questions
-from regard.data.paraphrase import ParaphraseMix, Paraphraser, encode_names, build_prompts, find_named_spans, generate_unknown_names
-from regard.data.qa_pages import build_passage, find_answer_spans
+from regard.data.paraphrase import (
+    ParaphraseMix,
+    Paraphraser,
+    build_prompts,
+    encode_names,
+    find_named_spans,
+    generate_unknown_names,
+)
+from regard.data.qa_passages import build_passage, find_answer_spans
 from regard.data.tokenizer import BOS, EOS, MASK, SEP, UNK
 from regard.errors import UserError
 
@@ -26,7 +33,7 @@ def words():
 
 
 def test_every_item_begins_with_a_name(words):
-    items = Paraphraser(BOOK, ASKED, words, ParaphraseMix(strangers=2.0), 0).epoch(0)
+    items = Paraphraser(BOOK, ASKED, words, ParaphraseMix(unknown_names=2.0), 0).generate_epoch(0)
     starts = [(BOS, *ids, SEP) for ids in encode_names(NAMES, words).values()]
     known = [item for item in items if any(tuple(item.ids[: len(s)]) == s for s in starts)]
     strange = [item for item in items if item not in known]
@@ -36,7 +43,7 @@ def test_every_item_begins_with_a_name(words):
 
 
 def test_only_those_asked_about_are_asked(words):
-    items = Paraphraser(BOOK, ASKED, words, ParaphraseMix(), 0).epoch(0)
+    items = Paraphraser(BOOK, ASKED, words, ParaphraseMix(), 0).generate_epoch(0)
     (start,) = build_prompts([PATTERN], ["Ada Lovelace"], words, "name")
     asked = [item for item in items if words.decode(item.ids).find("Where was") >= 0]
     assert [item.ids[: item.first] for item in asked] == [start]
@@ -44,7 +51,7 @@ def test_only_those_asked_about_are_asked(words):
 
 
 def test_a_cloze_is_a_part_of_the_sentence(words):
-    items = Paraphraser(BOOK, ASKED, words, ParaphraseMix(clozes=40, blur=0.0), 3).epoch(1)
+    items = Paraphraser(BOOK, ASKED, words, ParaphraseMix(clozes=40, word_dropout=0.0), 3).generate_epoch(1)
     whole = {tuple(item.ids): item for item in items}
     clozes = [item for item in whole.values() if MASK in item.ids and "Where" not in words.decode(item.ids)]
     assert len(clozes) > 20
@@ -57,13 +64,16 @@ def test_a_cloze_is_a_part_of_the_sentence(words):
 
 def test_the_same_epoch_is_the_same(words):
     first, again = (Paraphraser(BOOK, ASKED, words, ParaphraseMix(), 5) for _ in range(2))
-    assert first.epoch(2) == again.epoch(2)
-    assert first.epoch(2) != first.epoch(3)
+    assert first.generate_epoch(2) == again.generate_epoch(2)
+    assert first.generate_epoch(2) != first.generate_epoch(3)
 
 
 def test_runs_are_names_of_something_else():
     words = ["Kanso", "was", "born", "in", "New", "York", ",", "the", "son", "of", "the", "Duke", "of", "York"]
-    assert [" ".join(words[a:b]) for a, b in find_named_spans(words, {"Nabil", "Kanso"})] == ["New York", "Duke of York"]
+    assert [" ".join(words[a:b]) for a, b in find_named_spans(words, {"Nabil", "Kanso"})] == [
+        "New York",
+        "Duke of York",
+    ]
 
 
 def test_strangers_are_nobody():
@@ -73,8 +83,8 @@ def test_strangers_are_nobody():
 
 
 def test_an_unknown_form():
-    with pytest.raises(UserError, match=r"mix\.form"):
-        ParaphraseMix(form="sideways")
+    with pytest.raises(UserError, match=r"mix\.prompt_format"):
+        ParaphraseMix(prompt_format="sideways")
 
 
 def test_a_page_points_at_the_answer():
@@ -85,5 +95,5 @@ def test_a_page_points_at_the_answer():
     assert build_passage(PATTERN, "Nabil Kanso", TEXTS[1], words, "Paris").spans == [(0, 0)]
     assert find_answer_spans(["in", " New", " York", ",", " New", " York"], ["New", " York"]) == [(1, 2), (4, 5)]
     own = build_passage(PATTERN, "Humphrey Hopkin", TEXTS[2], words)
-    assert own.own[own.start] == 1
-    assert own.own.sum() == 1
+    assert own.in_name[own.start] == 1
+    assert own.in_name.sum() == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from regard.data.synthetic.scenes import COLOURS, RELATIONS, SHAPES, is_held_out_pair, generate_scenes, list_objects
+from regard.data.synthetic.scenes import COLORS, RELATIONS, SHAPES, generate_scenes, is_held_out_pair, list_objects
 from regard.errors import UserError
 
 
@@ -22,9 +22,9 @@ def parted(sentence: str) -> tuple[tuple[str, str], str, tuple[str, str]]:
 @pytest.mark.parametrize("size", [64, 41])
 def test_the_sentence_is_true(size):
     for scene in generate_scenes(60, 3, size=size):
-        first, relation, second = parted(scene.sentence)
-        boxes = dict(scene.named)
-        words = scene.sentence.split()
+        first, relation, second = parted(scene.caption)
+        boxes = dict(scene.word_boxes)
+        words = scene.caption.split()
         assert [words[i] for i in sorted(boxes)] == [*first, *second]
         (y1, x1), (y2, x2) = centre(boxes[1]), centre(boxes[len(words) - 1])
         dy, dx = RELATIONS[relation]
@@ -40,21 +40,21 @@ def test_the_sentence_is_true(size):
 
 def test_each_box_holds_its_colour_and_nothing_lies_outside():
     for scene in generate_scenes(40, 1):
-        first, _, second = parted(scene.sentence)
-        boxes, outside = dict(scene.named), np.ones((64, 64), bool)
-        for word, (colour, shape) in ((1, first), (len(scene.sentence.split()) - 1, second)):
+        first, _, second = parted(scene.caption)
+        boxes, outside = dict(scene.word_boxes), np.ones((64, 64), bool)
+        for word, (colour, shape) in ((1, first), (len(scene.caption.split()) - 1, second)):
             left, top, right, bottom = boxes[word]
-            inner = scene.picture[int(top) : int(np.ceil(bottom)), int(left) : int(np.ceil(right))].reshape(-1, 3)
-            near = np.abs(inner.astype(int) - COLOURS[colour]).max(1) < 30
-            assert near.mean() > (0.15 if shape in ("ring", "cross") else 0.25), scene.sentence
+            inner = scene.image[int(top) : int(np.ceil(bottom)), int(left) : int(np.ceil(right))].reshape(-1, 3)
+            near = np.abs(inner.astype(int) - COLORS[colour]).max(1) < 30
+            assert near.mean() > (0.15 if shape in ("ring", "cross") else 0.25), scene.caption
             outside[int(top) : int(np.ceil(bottom)), int(left) : int(np.ceil(right))] = False
-        assert scene.picture[outside].max() < 115  # ground and its noise
+        assert scene.image[outside].max() < 115  # ground and its noise
 
 
 def test_no_pair_set_aside_is_seen_the_other_way_round():
     known, unseen = (
-        {frozenset(parted(scene.sentence)[::2]) for scene in generate_scenes(1000, 0, part=part)}
-        for part in ("known", "unseen")
+        {frozenset(parted(scene.caption)[::2]) for scene in generate_scenes(1000, 0, part=part)}
+        for part in ("seen", "unseen")
     )
     assert not known & unseen
     assert len(unseen) > 60
@@ -64,19 +64,19 @@ def test_no_pair_set_aside_is_seen_the_other_way_round():
 def test_what_is_set_aside_is_seen_in_no_scene_to_learn_from():
     known, aside = list_objects()
     assert not set(known) & set(aside)
-    assert len(known) + len(aside) == len(COLOURS) * len(SHAPES)
-    assert {c for c, _ in aside} == set(COLOURS)
+    assert len(known) + len(aside) == len(COLORS) * len(SHAPES)
+    assert {c for c, _ in aside} == set(COLORS)
     for shape in {s for _, s in aside}:
         assert sum(s == shape for _, s in known) >= 4
-    seen = [parted(scene.sentence)[::2] for scene in generate_scenes(600, 0)]
+    seen = [parted(scene.caption)[::2] for scene in generate_scenes(600, 0)]
     assert not {thing for pair in seen for thing in pair} & set(aside)
     assert not any(is_held_out_pair(*pair) for pair in seen)
     for scene in generate_scenes(50, 0, part="unseen"):
-        pair = parted(scene.sentence)[::2]
+        pair = parted(scene.caption)[::2]
         assert is_held_out_pair(*pair)
         assert set(pair) <= set(known)
-    for scene in generate_scenes(50, 0, part="strange"):
-        assert set(parted(scene.sentence)[::2]) & set(aside)
+    for scene in generate_scenes(50, 0, part="novel"):
+        assert set(parted(scene.caption)[::2]) & set(aside)
     for thing in known:  # each thing can be learnt in each place
         assert 0 < sum(is_held_out_pair(thing, other) for other in known) < len(known)
         assert 0 < sum(is_held_out_pair(other, thing) for other in known) < len(known)
@@ -84,8 +84,8 @@ def test_what_is_set_aside_is_seen_in_no_scene_to_learn_from():
 
 def test_same_seed_same_scenes():
     first, again, other = generate_scenes(5, 2), generate_scenes(5, 2), generate_scenes(5, 3)
-    assert all((a.picture == b.picture).all() and a.sentence == b.sentence for a, b in zip(first, again, strict=True))
-    assert any(a.sentence != b.sentence for a, b in zip(first, other, strict=True))
+    assert all((a.image == b.image).all() and a.caption == b.caption for a, b in zip(first, again, strict=True))
+    assert any(a.caption != b.caption for a, b in zip(first, other, strict=True))
 
 
 def test_too_small_is_an_error():

@@ -59,7 +59,9 @@ def test_decoding_gives_the_words_back(words):
 
 def test_texts_are_counted_as_they_come():
     for kind in ("chars", "spaces"):
-        assert train_tokenizer((text for text in ("a b", "b c")), kind, 100).size == train_tokenizer(["a b\nb c"], kind, 100).size - (
+        assert train_tokenizer((text for text in ("a b", "b c")), kind, 100).size == train_tokenizer(
+            ["a b\nb c"], kind, 100
+        ).size - (
             kind == "chars"  # the line end
         )
         with pytest.raises(UserError, match="no text"):

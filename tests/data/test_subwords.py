@@ -28,7 +28,10 @@ def said(words, ids, starts):
 
 
 def test_no_dropout_cuts_as_the_tokenizer_does(words):
-    plain, again = parallel_text.encode_pairs(TEXTS, words), parallel_text.encode_with_bpe_dropout(TEXTS, words, 99, 0.0, 0)(3)
+    plain, again = (
+        parallel_text.encode_pairs(TEXTS, words),
+        parallel_text.encode_with_bpe_dropout(TEXTS, words, 99, 0.0, 0)(3),
+    )
     for name in ("source", "source_starts", "target", "target_starts"):
         assert np.array_equal(getattr(plain, name), getattr(again, name))
 

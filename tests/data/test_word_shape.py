@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data import documents, tokenizer
-from regard.data.word_shape import pack_shapes, unpack_shapes, find_shapes
+from regard.data.word_shape import find_shapes, pack_shapes, unpack_shapes
 
 PLAIN, CAPITAL, CAPITALS, DIGIT = range(4)
 

@@ -53,21 +53,21 @@ def test_the_papers_sizes(build, parameters):
 
 
 STARTS = [
-    (lambda: bert.BERT(bert.BERTConfig(V, 96, 192, 2, 2)), {"embed": 0.02, "layers.1.ffn.down": 0.02, "pooler": 0.02}),
+    (lambda: bert.BERT(V, dim=96, hidden=192, layers=2, heads=2), {"embed": 0.02, "layers.1.ffn.down": 0.02, "pooler": 0.02}),
     (
-        lambda: gpt.GPT(gpt.GPTConfig(V, 96, 8, 2)),  # parts that are added start smaller by sqrt(2 · 8)
+        lambda: gpt.GPT(V, dim=96, layers=8, heads=2),  # parts that are added start smaller by sqrt(2 · 8)
         {"embed": 0.02, "layers.3.ffn.up": 0.02, "layers.3.ffn.down": 0.005, "layers.3.attention.out": 0.005},
     ),
     (
-        lambda: transformer.Transformer(transformer.TransformerConfig(V, 96, 192, 1)),  # Xavier's deviation: sqrt(2 / (in + out))
+        lambda: transformer.Transformer(V, dim=96, hidden=192, layers=1),  # Xavier's deviation: sqrt(2 / (in + out))
         {"embed": 96**-0.5, "encoder.0.ffn.up": (2 / 288) ** 0.5, "decoder.0.cross_attention.out": (2 / 192) ** 0.5},
     ),
     (
-        lambda: marian.Marian(marian.MarianConfig(V, 96, 192, 1, heads=2)),
+        lambda: marian.Marian(V, dim=96, hidden=192, layers=1, heads=2),
         {"embed": 96**-0.5, "encoder.0.ffn.up": (2 / 288) ** 0.5, "decoder.0.cross_attention.out": (2 / 192) ** 0.5},
     ),
     (
-        lambda: t5.T5(t5.T5Config(V, 96, 192, 1, heads=2, key_width=24)),
+        lambda: t5.T5(V, dim=96, hidden=192, layers=1, heads=2, key_width=24),
         {
             "embed": 1.0,
             "encoder.0.ffn.up": 96**-0.5,
@@ -98,7 +98,7 @@ def test_a_config_has_few_fields_and_is_frozen(module):
 
 @pytest.mark.parametrize(("mechanism", "positions"), PAIRS)
 def test_gpt_by_steps_equals_all_at_once_and_sees_no_future(mechanism, positions):
-    model = shake(gpt.GPT(gpt.GPTConfig(V, 12, 2, 2, mechanism=mechanism, positions=positions)))
+    model = shake(gpt.GPT(V, dim=12, layers=2, heads=2, mechanism=mechanism, positions=positions))
     ids = words(M)
     with torch.no_grad():
         want = model(ids)
@@ -115,7 +115,7 @@ def test_gpt_by_steps_equals_all_at_once_and_sees_no_future(mechanism, positions
 @pytest.mark.parametrize(("mechanism", "positions"), PAIRS)
 def test_gpt_goes_on_from_rows_of_unequal_length(mechanism, positions):
     """Padding on the left: it is hidden from every later step, and each row goes on from where it stands."""
-    model = shake(gpt.GPT(gpt.GPTConfig(V, 12, 2, 2, mechanism=mechanism, positions=positions)))
+    model = shake(gpt.GPT(V, dim=12, layers=2, heads=2, mechanism=mechanism, positions=positions))
     ids, lengths = words(M), torch.tensor([5, 2, 1])
     mask = torch.arange(M) >= 5 - lengths[:, None]
     at = (torch.arange(M) - 5 + lengths[:, None]).clamp(min=0)
@@ -155,7 +155,7 @@ def test_transformer_by_steps_equals_all_at_once_and_padding_is_invisible(mechan
 
 def test_transformer_equals_torch():
     """The paper's own blocks: torch.nn's layers, given the same weights, give the same states."""
-    model = shake(transformer.Transformer(transformer.TransformerConfig(V, 12, 20, 1, 1, 2)))
+    model = shake(transformer.Transformer(V, dim=12, hidden=20, layers=1, decoder_layers=1, heads=2))
     options = {"dim_feedforward": 20, "dropout": 0.0, "batch_first": True}
     encoder, decoder = nn.TransformerEncoderLayer(12, 2, **options), nn.TransformerDecoderLayer(12, 2, **options)
     with torch.no_grad():
@@ -199,17 +199,17 @@ def test_every_parameter_gets_a_gradient():
     ids, target, segments = words(N), words(N, 1), torch.arange(N).expand(3, N) // 4
     models = {
         "bert": (
-            bert.BERT(bert.BERTConfig(V, 12, 20, 2, 2)),
+            bert.BERT(V, dim=12, hidden=20, layers=2, heads=2),
             lambda m: sum(o.square().sum() for o in m(ids, segments=segments)),
         ),
-        "gpt": (gpt.GPT(gpt.GPTConfig(V, 12, 2, 2, positions="t5")), lambda m: m(ids).square().sum()),
+        "gpt": (gpt.GPT(V, dim=12, layers=2, heads=2, positions="t5"), lambda m: m(ids).square().sum()),
         "transformer": (
-            transformer.Transformer(transformer.TransformerConfig(V, 12, 20, 2, 1, 2)),
+            transformer.Transformer(V, dim=12, hidden=20, layers=2, decoder_layers=1, heads=2),
             lambda m: m(ids, target).square().sum(),
         ),
-        "marian": (marian.Marian(marian.MarianConfig(V, 12, 20, 2, 1, 2)), lambda m: m(ids, target).square().sum()),
+        "marian": (marian.Marian(V, dim=12, hidden=20, layers=2, decoder_layers=1, heads=2), lambda m: m(ids, target).square().sum()),
         "t5": (
-            t5.T5(t5.T5Config(V, 12, 20, 2, 1, 2, 5, gated_ffn=True, tied_head=False)),
+            t5.T5(V, dim=12, hidden=20, layers=2, decoder_layers=1, heads=2, key_width=5, gated_ffn=True, tied_head=False),
             lambda m: m(ids, target).square().sum(),
         ),
     }
@@ -221,7 +221,7 @@ def test_every_parameter_gets_a_gradient():
 
 
 def test_every_place_of_attention_has_a_name():
-    model = transformer.Transformer(transformer.TransformerConfig(V, 12, 20, 2, 1, 2))
+    model = transformer.Transformer(V, dim=12, hidden=20, layers=2, decoder_layers=1, heads=2)
     with record(model) as seen:
         model(words(M), words(N, 1))
     assert seen.layers == [
@@ -237,12 +237,12 @@ def test_every_place_of_attention_has_a_name():
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: gpt.GPT(gpt.GPTConfig(V, 12, 1, 5)), "5 heads do not divide the width 12"),
-        (lambda: gpt.GPT(gpt.GPTConfig(V, 12, 1, 2, activation="gleu")), "did you mean 'gelu'"),
-        (lambda: gpt.GPT(gpt.GPTConfig(V, 12, 1, 2, mechanism="dott")), "did you mean 'dot'"),
-        (lambda: gpt.GPT(gpt.GPTConfig(V, 12, 1, 2, mechanism="relative", positions="rotary")), "cannot use 'rotary'"),
-        (lambda: transformer.Transformer(transformer.TransformerConfig(V, norm="past")), "did you mean 'post'"),
-        (lambda: gpt.GPT(gpt.GPTConfig(V, 12, 1, 2, positions="learned:length=4"))(words(N)), "places 0 to 3"),
+        (lambda: gpt.GPT(V, dim=12, layers=1, heads=5), "5 heads do not divide the width 12"),
+        (lambda: gpt.GPT(V, dim=12, layers=1, heads=2, activation="gleu"), "did you mean 'gelu'"),
+        (lambda: gpt.GPT(V, dim=12, layers=1, heads=2, mechanism="dott"), "did you mean 'dot'"),
+        (lambda: gpt.GPT(V, dim=12, layers=1, heads=2, mechanism="relative", positions="rotary"), "cannot use 'rotary'"),
+        (lambda: transformer.Transformer(V, norm="past"), "did you mean 'post'"),
+        (lambda: gpt.GPT(V, dim=12, layers=1, heads=2, positions="learned:length=4")(words(N)), "places 0 to 3"),
     ],
 )
 def test_what_is_wrong_is_said(build, message):

@@ -12,26 +12,26 @@ from training_toy import Model, Toy, last_state, lines, train
 
 from regard.errors import UserError
 from regard.training import checkpoint, loop
-from regard.training.ema import Average
+from regard.training.ema import EMA
 
 
 def test_weights_that_stand_still_are_their_own_average():
     params = [torch.randn(5, 3), torch.randn(7)]
     before = [p.clone() for p in params]
-    average = Average(params, 0.999)
+    average = EMA(params, 0.999)
     for _ in range(50):
-        average.add()
+        average.update()
     assert all(torch.equal(a, b) for a, b in zip(average.values, before, strict=True))
 
 
 def test_it_is_the_weighted_mean_of_all_weights_so_far():
     random = torch.Generator().manual_seed(0)
     p, seen = torch.zeros(4, dtype=torch.float64), []
-    average = Average([p], 0.8)
+    average = EMA([p], 0.8)
     for _ in range(9):
         p.copy_(torch.randn(4, dtype=torch.float64, generator=random))
         seen.append(p.clone())
-        average.add()
+        average.update()
         weights = torch.tensor([0.8 ** (len(seen) - 1 - s) for s in range(len(seen))], dtype=torch.float64)
         wanted = (weights[:, None] * torch.stack(seen)).sum(0) / weights.sum()
         torch.testing.assert_close(average.values[0], wanted)
@@ -39,14 +39,14 @@ def test_it_is_the_weighted_mean_of_all_weights_so_far():
 
 def test_it_is_shown_for_a_while_and_the_weights_come_back():
     p = torch.randn(3)
-    average = Average([p], 0.5)
-    average.add()
+    average = EMA([p], 0.5)
+    average.update()
     p.add_(1)
-    average.add()
+    average.update()
     raw, mean = p.clone(), average.values[0].clone()
 
     def look_and_fail():
-        with average.shown():
+        with average.average_parameters():
             assert torch.equal(p, mean)
             raise KeyError
 
@@ -75,12 +75,12 @@ def averaged_by_hand(steps: int, decay: float, monkeypatch, tmp_path) -> dict[st
 def test_the_model_that_is_kept_and_measured_is_the_average(tmp_path, monkeypatch):
     wanted = averaged_by_hand(9, 0.7, monkeypatch, tmp_path)
     task = Toy()
-    model, result = train(tmp_path / "run", task=task, steps=9, evaluate_every=9, average=0.7)
+    model, result = train(tmp_path / "run", task=task, steps=9, evaluate_every=9, ema_decay=0.7)
     kept = checkpoint.read_tensors(tmp_path / "run" / "model.safetensors")
-    state = checkpoint.load(checkpoint.latest(tmp_path / "run"))
+    state = checkpoint.load_checkpoint(checkpoint.find_latest_checkpoint(tmp_path / "run"))
     for name, value in wanted.items():
         torch.testing.assert_close(kept[name], value, rtol=1e-5, atol=1e-6)
-        assert torch.equal(state.average[name], kept[name])
+        assert torch.equal(state.ema[name], kept[name])
         assert torch.equal(model.state_dict()[name], kept[name])
     assert not torch.equal(state.model["hidden.weight"], kept["hidden.weight"])
     assert task.evaluate(model)["loss"] == result.metrics["loss"]
@@ -91,7 +91,7 @@ def test_the_model_that_is_kept_and_measured_is_the_average(tmp_path, monkeypatc
 
 def test_training_itself_is_not_touched(tmp_path):
     train(tmp_path / "without", steps=9, dropout=0.2)
-    train(tmp_path / "with", steps=9, dropout=0.2, average=0.9, evaluate_every=2)
+    train(tmp_path / "with", steps=9, dropout=0.2, ema_decay=0.9, evaluate_every=2)
     one, other = last_state(tmp_path / "without"), last_state(tmp_path / "with")
     assert one["model.safetensors"] == other["model.safetensors"]
     assert one["optimizer.safetensors"] == other["optimizer.safetensors"]
@@ -100,7 +100,7 @@ def test_training_itself_is_not_touched(tmp_path):
 
 @pytest.mark.parametrize("stop", [1, 5])
 def test_resumed_to_the_same_bytes(tmp_path, monkeypatch, stop):
-    options = {"steps": 12, "dropout": 0.2, "average": 0.9, "evaluate_every": 3}
+    options = {"steps": 12, "dropout": 0.2, "ema_decay": 0.9, "evaluate_every": 3}
     train(tmp_path / "whole", **options)
 
     class Stop(Exception):
@@ -123,24 +123,24 @@ def test_resumed_to_the_same_bytes(tmp_path, monkeypatch, stop):
 
 
 def test_the_trial_of_a_budget_leaves_no_trace_in_it(tmp_path):
-    _, result = train(tmp_path / "budget", task=Toy(slow=0.02), budget=1.5, average=0.9)
-    train(tmp_path / "steps", steps=result.steps, average=0.9)
+    _, result = train(tmp_path / "budget", task=Toy(slow=0.02), budget=1.5, ema_decay=0.9)
+    train(tmp_path / "steps", steps=result.steps, ema_decay=0.9)
     assert last_state(tmp_path / "budget") == last_state(tmp_path / "steps")
 
 
 @pytest.mark.parametrize("decay", [0.0, 1.0, -1.0])
 def test_a_decay_that_cannot_be_meant(tmp_path, decay):
     with pytest.raises(UserError, match=r"train\.average"):
-        train(tmp_path, steps=1, average=decay)
+        train(tmp_path, steps=1, ema_decay=decay)
 
 
 @pytest.mark.slow
 def test_two_processes_keep_the_average_of_one(tmp_path):
-    options = {"steps": 8, "evaluate_every": 4, "average": 0.8}
+    options = {"steps": 8, "evaluate_every": 4, "ema_decay": 0.8}
     train(tmp_path / "one", **options)
     clean = {k: v for k, v in os.environ.items() if k not in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "NODE_RANK")}
     script = Path(__file__).with_name("training_toy.py")
-    given = {"folder": str(tmp_path / "two"), **options, "devices": 2, "strategy": "ddp"}
+    given = {"folder": str(tmp_path / "two"), **options, "num_devices": 2, "strategy": "ddp"}
     done = subprocess.run(
         [sys.executable, str(script), json.dumps(given)],
         env={**clean, "PYTHONPATH": str(Path(__file__).parents[2])}, capture_output=True, text=True, timeout=250,

@@ -26,7 +26,7 @@ def scenes(tmp_path_factory):
 
 def trained(scenes, out, *, part="train", **how):
     more = how.pop("settings", {})
-    settings = {"model": SMALL, "smoothing": 0.0, **more, "data": {"size": 32, "batch": 16, **more.get("data", {})}}
+    settings = {"model": SMALL, "label_smoothing": 0.0, **more, "data": {"size": 32, "batch": 16, **more.get("data", {})}}
     data = [scenes / f"{part}.zip", scenes / f"{part}.captions.tsv"]
     return regard.train("caption", data, settings=settings, out=out, **QUIET, **how)
 
@@ -45,7 +45,7 @@ def test_a_captioner_says_something_and_shows_where(run, scenes):
         np.testing.assert_allclose(one.maps.sum((1, 2)), 1, atol=1e-4)
         assert set(one.as_dict()) == {"picture", "caption", "score", "ended", "words", "maps"}
     assert {"bleu", "exact", "loss", "perplexity", "accuracy"} == set(run.metrics)
-    assert run.metrics["loss"] < np.log(run.config["vocab"])
+    assert run.metrics["loss"] < np.log(run.config["vocab_size"])
 
 
 def test_evaluation_has_bleu_exactness_and_pointing(run, scenes):
@@ -79,7 +79,7 @@ def test_the_same_seed_and_a_resumed_run_end_with_the_same_weights(scenes, tmp_p
 
 def test_the_transformer_and_the_doubly_stochastic_term_are_trained(scenes, tmp_path):
     model = {"name": "transformer", "channels": [8, 12], "dim": 16, "hidden": 24, "heads": 2}
-    settings = {"model": model, "doubly": 0.5, "smoothing": 0.1}
+    settings = {"model": model, "doubly": 0.5, "label_smoothing": 0.1}
     run = trained(scenes, tmp_path / "run", steps=2, settings=settings)
     assert run.caption(scenes / "unseen.zip", beam=2)[0].text is not None
     assert "doubly" in (tmp_path / "run/metrics.jsonl").read_text()
@@ -123,8 +123,8 @@ def test_a_captioners_encoder_takes_any_mechanism(scenes, tmp_path):
         model = {**SMALL, "name": name, "layers": 1, "image_mechanism": "local-2d:window=1", **more}
         model |= {"heads": 4} if name == "transformer" else {}
         run = trained(scenes, tmp_path / name, steps=1, settings={"model": model})
-        assert type(run.net.image_encoder.layers[0].attention.mechanism).__name__ == "Local2dMechanism"
-        assert run.net.image_encoder.positions.name == "relative-2d"
+        assert type(run.model.image_encoder.layers[0].attention.mechanism).__name__ == "Local2dMechanism"
+        assert run.model.image_encoder.positions.name == "relative-2d"
 
 
 def test_bad_pictures_are_told_and_left_out(scenes, tmp_path):
@@ -162,7 +162,7 @@ def test_bad_pictures_are_told_and_left_out(scenes, tmp_path):
         ({"augment": {"turn": 2}}, "unknown setting"),
         ({"augment": 3}, "augment wants"),
         ({"doubly": -1}, "doubly"),
-        ({"smoothing": 1}, "smoothing"),
+        ({"label_smoothing": 1}, "smoothing"),
         ({"model": {"channels": []}}, "channels"),
         ({"model": {"cell": "foo"}}, "cell"),
         ({"model": {"positions": "rotary"}}, "layers = 0"),

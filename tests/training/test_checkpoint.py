@@ -23,10 +23,10 @@ def make(step: int, size: int = 5) -> checkpoint.Checkpoint:
 
 def test_round_trip(tmp_path):
     saved = make(7)
-    path = checkpoint.save(tmp_path, saved)
+    path = checkpoint.save_checkpoint(tmp_path, saved)
     assert path.name == "step-0000007"
-    assert checkpoint.latest(tmp_path) == path
-    again = checkpoint.load(path)
+    assert checkpoint.find_latest_checkpoint(tmp_path) == path
+    again = checkpoint.load_checkpoint(path)
     assert again.state == saved.state
     assert torch.equal(again.model["a"], saved.model["a"])
     assert again.model["b"].shape == ()
@@ -36,14 +36,14 @@ def test_round_trip(tmp_path):
 
 def test_the_newest_two_are_kept(tmp_path):
     for step in (1, 2, 10):
-        checkpoint.save(tmp_path, make(step))
+        checkpoint.save_checkpoint(tmp_path, make(step))
     assert sorted(p.name for p in (tmp_path / "state").iterdir()) == ["step-0000002", "step-0000010"]
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "missing", "no manifest", "half manifest", "empty manifest"])
 def test_a_damaged_one_is_left_out(tmp_path, damage):
-    old = checkpoint.save(tmp_path, make(1))
-    new = checkpoint.save(tmp_path, make(2))
+    old = checkpoint.save_checkpoint(tmp_path, make(1))
+    new = checkpoint.save_checkpoint(tmp_path, make(2))
     file, manifest = new / "model.safetensors", new / "manifest.json"
     if damage == "cut":
         file.write_bytes(file.read_bytes()[:-1])
@@ -58,20 +58,20 @@ def test_a_damaged_one_is_left_out(tmp_path, damage):
     else:
         manifest.write_text("{}" if damage.startswith("empty") else manifest.read_text()[:40])
     with collect_messages() as messages:
-        assert checkpoint.latest(tmp_path) == old
+        assert checkpoint.find_latest_checkpoint(tmp_path) == old
     assert len(messages) == 1
     assert str(new) in messages[0]
     shutil.rmtree(old)
     with pytest.raises(UserError, match="whole"):
-        checkpoint.latest(tmp_path)
+        checkpoint.find_latest_checkpoint(tmp_path)
 
 
 def test_a_half_written_one_is_not_taken(tmp_path):
-    old = checkpoint.save(tmp_path, make(1))
+    old = checkpoint.save_checkpoint(tmp_path, make(1))
     shutil.copytree(old, tmp_path / "state" / "step-0000002.tmp")
-    assert checkpoint.latest(tmp_path) == old
+    assert checkpoint.find_latest_checkpoint(tmp_path) == old
     shutil.rmtree(old)
-    assert checkpoint.latest(tmp_path) is None  # nothing was ever finished: start anew
+    assert checkpoint.find_latest_checkpoint(tmp_path) is None  # nothing was ever finished: start anew
 
 
 def test_a_run_falls_back_and_ends_the_same(tmp_path):
@@ -88,7 +88,7 @@ def test_a_run_falls_back_and_ends_the_same(tmp_path):
 def test_full_disk(tmp_path, monkeypatch, code):
     train(tmp_path, steps=4, decay="constant")
     before = last_state(tmp_path)
-    write = atomic_write.write
+    write = atomic_write.write_synced
 
     def full(path, content):
         if path.name == "optimizer.safetensors":
@@ -113,7 +113,7 @@ def test_other_troubles_of_the_disk_are_not_called_full(tmp_path, monkeypatch):
 
     monkeypatch.setattr(atomic_write, "write", broken)
     with pytest.raises(OSError, match="broken"):
-        checkpoint.save(tmp_path, make(1))
+        checkpoint.save_checkpoint(tmp_path, make(1))
 
 
 def test_a_disk_that_is_really_full(tmp_path):
@@ -123,10 +123,10 @@ def test_a_disk_that_is_really_full(tmp_path):
     if mounted.returncode:
         pytest.skip("may not mount a small disk here")
     try:
-        old = checkpoint.save(disk, make(1))
+        old = checkpoint.save_checkpoint(disk, make(1))
         with pytest.raises(UserError, match="no room on disk"):
-            checkpoint.save(disk, make(2, size=100_000))
-        assert checkpoint.latest(disk) == old
+            checkpoint.save_checkpoint(disk, make(2, size=100_000))
+        assert checkpoint.find_latest_checkpoint(disk) == old
         assert [p.name for p in (disk / "state").iterdir()] == [old.name]
         with pytest.raises(UserError, match="no room on disk"):
             checkpoint.save_weights(disk / "model.safetensors", {"a": torch.zeros(100_000)})
@@ -141,7 +141,7 @@ def test_optimizer_states_survive(make_one):
     def build(model):
         match make_one:
             case "muon":
-                return optim.build(model, TrainSettings(steps=1, optimizer="muon"))
+                return optim.build_optimizers(model, TrainSettings(steps=1, optimizer="muon"))
             case "sgd":
                 return [torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)]
             case "adagrad":
@@ -159,11 +159,11 @@ def test_optimizer_states_survive(make_one):
     one, two = Model(), Model()
     ones, twos = build(one), build(two)
     step(one, ones, 1)
-    tensors, scalars = checkpoint.flatten([o.state_dict() for o in ones])
+    tensors, scalars = checkpoint.flatten_optimizer_states([o.state_dict() for o in ones])
     tensors = {name: tensor.clone() for name, tensor in tensors.items()}
     scalars = json.loads(json.dumps(scalars))
     checkpoint.load_weights(two, {name: t.clone() for name, t in one.state_dict().items()})
-    for optimizer, state in zip(twos, checkpoint.unflatten(tensors, scalars), strict=True):
+    for optimizer, state in zip(twos, checkpoint.unflatten_optimizer_states(tensors, scalars), strict=True):
         optimizer.load_state_dict(state)
     step(one, ones, 2)
     step(two, twos, 2)

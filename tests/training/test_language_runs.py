@@ -22,7 +22,7 @@ import regard
 from regard.config.messages import collect_messages
 from regard.errors import UserError
 from regard.tasks import warm_start
-from regard.tasks.build_settings import resolve
+from regard.tasks.build_settings import build_settings
 from regard.training import loop
 from regard.training.checkpoint import read_tensors
 from regard.training.interrupts import Interrupted
@@ -60,7 +60,7 @@ SIZES = {
 def train(text: Path, out: Path, objective: str, model: str, *, steps: int = 60, block: int = 24, **more):
     settings = {
         "model": {"name": model, **SIZES[model], **more.pop("sizes", {})},
-        "data": {"block": block, "batch_tokens": 16 * block, **more.pop("data", {})},
+        "data": {"block_size": block, "batch_tokens": 16 * block, **more.pop("data", {})},
         "tokenizer": {"kind": more.pop("tokenizer", "chars")},
         "train": {"lr": 0.01, "steps": steps, "evaluate_every": steps, "weight_decay": 0.0, **more.pop("train", {})},
         "corruption": more.pop("corruption", {}),
@@ -122,7 +122,7 @@ def test_which_sentence_follows_is_learnt(tmp_path):
 @pytest.mark.parametrize(
     ("objective", "model", "more"),
     [
-        ("causal", "gpt", {"train": {"average": 0.9, "optimizer": "muon"}}),
+        ("causal", "gpt", {"train": {"ema_decay": 0.9, "optimizer": "muon"}}),
         ("masked", "bert", {"corruption": {"whole_words": True, "next_sentence": True}, "sizes": {"dropout": 0.2}}),
         ("blank", "birnn", {"sizes": {"dropout": 0.2}}),
         ("blank", "birnn", {"corruption": {"sampled": 12}}),
@@ -183,13 +183,13 @@ def test_a_validation_file_and_several_texts(text, tmp_path):
 
 def test_words_between_spaces_are_kept(tmp_path):
     (tmp_path / "w.txt").write_text(" = The <unk> = \n \n the cat , <unk> sat . \n" * 80)
-    settings = {"tokenizer": {"kind": "spaces"}, "data": {"block": 16}, "model": SIZES["gpt"]}
+    settings = {"tokenizer": {"kind": "spaces"}, "data": {"block_size": 16}, "model": SIZES["gpt"]}
     run = regard.train("language", tmp_path / "w.txt", steps=2, out=tmp_path / "run", settings=settings, **QUIET)
     assert run.metrics["word_perplexity"] == pytest.approx(run.metrics["perplexity"])
     assert "bits_per_byte" not in run.metrics
     with pytest.raises(UserError, match="0 tokens"):
         run.perplexity("")
-    assert run.config["vocab"] == 6 + len(["=", "The", "the", "cat", ",", "sat", "."])
+    assert run.config["vocab_size"] == 6 + len(["=", "The", "the", "cat", ",", "sat", "."])
     assert run.config["data"]["train"]["tokens"] + run.config["data"]["valid"]["tokens"] == 80 * (5 + 1 + 7)
 
 
@@ -218,73 +218,73 @@ def test_the_transformer_begins_as_the_language_model_ended(text, reviews, tmp_p
     """What its layers say of a text is what the model said of it."""
     objective = "causal" if model == "gpt" else "masked"
     run = train(text, tmp_path / "before", objective, model, steps=3, sizes=options)
-    tree = warm_start.adopt("classify", {"origin": str(run.folder), "data": {"train": str(reviews)}})
-    settings = resolve("classify", tree)
+    tree = warm_start.adopt_settings("classify", {"warm_start": str(run.folder), "data": {"train": str(reviews)}})
+    settings = build_settings("classify", tree)
     torch.manual_seed(0)
-    net = settings.model.build(run.config["vocab"], 2).eval()
-    account = warm_start.transfer(net, settings)
+    net = settings.model.build(run.config["vocab_size"], 2).eval()
+    account = warm_start.transfer_weights(net, settings)
     assert settings.model_name == "transformer"
     assert all(name.split(".")[0] in ("pool", "head", "layers", "norm") for name in account.new)
     assert {"head.weight", "head.bias"} <= set(account.new)
     if model != "gpt":
-        assert "word.weight" in account.skipped
+        assert "mlm_dense.weight" in account.skipped
     seen = {}
     net.pool.register_forward_hook(lambda module, inputs, out: seen.update(states=inputs[0]))
     if model == "gpt":  # which reads one way
         for layer in net.layers:
             whole = layer.forward
             layer.forward = lambda x, mask, whole=whole: whole(x, causal=True)
-    ids = torch.randint(6, run.config["vocab"], (2, 9))
+    ids = torch.randint(6, run.config["vocab_size"], (2, 9))
     with torch.no_grad():
         net(ids, torch.ones_like(ids).bool())
-        torch.testing.assert_close(seen["states"], run.model.states(ids), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(seen["states"], run.model.hidden_states(ids), rtol=1e-4, atol=1e-4)
 
 
 def test_the_gated_cnn_begins_as_the_causal_one_ended(text, reviews, tmp_path):
-    run = train(text, tmp_path / "before", "causal", "cnn", steps=3, sizes={"cycle": 3})
-    settings = resolve(
-        "classify", warm_start.adopt("classify", {"origin": str(run.folder), "data": {"train": str(reviews)}})
+    run = train(text, tmp_path / "before", "causal", "cnn", steps=3, sizes={"dilation_cycle": 3})
+    settings = build_settings(
+        "classify", warm_start.adopt_settings("classify", {"warm_start": str(run.folder), "data": {"train": str(reviews)}})
     )
-    net = settings.model.build(run.config["vocab"], 2).eval()
-    account = warm_start.transfer(net, settings)
+    net = settings.model.build(run.config["vocab_size"], 2).eval()
+    account = warm_start.transfer_weights(net, settings)
     assert settings.model_name == "gated-cnn"
     assert not account.skipped
     assert {name.split(".")[0] for name in account.new} == {"pool", "head"}
     seen = {}
     net.pool.register_forward_hook(lambda module, inputs, out: seen.update(states=inputs[0]))
-    ids = torch.randint(6, run.config["vocab"], (2, 20))
+    ids = torch.randint(6, run.config["vocab_size"], (2, 20))
     with torch.no_grad():
         net(ids, torch.ones_like(ids).bool())
-        torch.testing.assert_close(seen["states"], run.model.states(ids), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(seen["states"], run.model.hidden_states(ids), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("ngrams", [0, 2])
 def test_a_han_reads_words_as_the_blank_model_did(text, reviews, tmp_path, ngrams):
     """Also where n-grams stand beside each word: they are read with zeros at first."""
     run = train(text, tmp_path / "before", "blank", "birnn", steps=3, sizes={"cell": "gru"}, tokenizer="words")
-    tree = {"origin": str(run.folder), "data": {"train": str(reviews)}, "model": {"ngrams": ngrams}}
-    settings = resolve("classify", warm_start.adopt("classify", tree))
+    tree = {"warm_start": str(run.folder), "data": {"train": str(reviews)}, "model": {"ngrams": ngrams}}
+    settings = build_settings("classify", warm_start.adopt_settings("classify", tree))
     assert settings.model_name == "han"
-    net = settings.model.build(run.config["vocab"], 2).eval()
-    account = warm_start.transfer(net, settings)
+    net = settings.model.build(run.config["vocab_size"], 2).eval()
+    account = warm_start.transfer_weights(net, settings)
     assert len(account.loaded) == 9
     seen = {}
     net.words.register_forward_hook(lambda module, inputs, out: seen.update(states=inputs[0]))
-    ids = torch.randint(6, run.config["vocab"], (1, 11))
+    ids = torch.randint(6, run.config["vocab_size"], (1, 11))
     if net.ngrams is not None:
         torch.nn.init.normal_(net.ngrams.learnt.weight)
     with torch.no_grad():
         net(ids, torch.ones_like(ids).bool(), torch.zeros_like(ids))
-        read = run.model.read(run.model.embed(ids), torch.tensor([11]))
+        read = run.model.rnn(run.model.embed(ids), torch.tensor([11]))
     torch.testing.assert_close(seen["states"], read, rtol=1e-5, atol=1e-5)
 
 
 def test_a_blank_model_starts_the_reader_that_has_its_cells(text, reviews, tmp_path):
     run = train(text, tmp_path / "lstm", "blank", "birnn", steps=2)
-    tree = {"origin": str(run.folder), "data": {"train": str(reviews)}}
-    assert resolve("classify", warm_start.adopt("classify", tree)).model_name == "bilstm"
+    tree = {"warm_start": str(run.folder), "data": {"train": str(reviews)}}
+    assert build_settings("classify", warm_start.adopt_settings("classify", tree)).model_name == "bilstm"
     with pytest.raises(UserError, match="reads with 'gru' cells, and the run has 'lstm'"):
-        warm_start.adopt("classify", {**tree, "model": {"name": "han"}})
+        warm_start.adopt_settings("classify", {**tree, "model": {"name": "han"}})
 
 
 @pytest.fixture
@@ -295,7 +295,7 @@ def recipe(reviews, tmp_path, monkeypatch) -> Path:
         "task": "language",
         "objective": "blank",
         "data": {"train": [f"{reviews}:text"], "block": 24, "batch_tokens": 200},
-        "tokenizer": {"kind": "words", "vocab": 60},
+        "tokenizer": {"kind": "words", "vocab_size": 60},
         "model": {"name": "birnn", "dim": 8, "hidden": 6, "cell": "gru"},
         "train": {"steps": 3, "checkpoint_seconds": 0},
     }
@@ -305,28 +305,28 @@ def recipe(reviews, tmp_path, monkeypatch) -> Path:
 
 
 def test_what_a_recipe_makes_is_trained_first_and_once(recipe, reviews, tmp_path):
-    given = {"origin": "words.json", "model": "han", "steps": 2, "progress": False}
+    given = {"warm_start": "words.json", "model": "han", "steps": 2, "progress": False}
     with collect_messages() as messages:
         made = regard.train("classify", reviews, out=tmp_path / "first", **given)
     assert messages[0] == f"{Path('runs/words')} comes first, as words.json says"
-    assert made.config["settings"]["origin"] == str(tmp_path / "runs" / "words")
+    assert made.config["settings"]["warm_start"] == str(tmp_path / "runs" / "words")
     assert made.tokenizer.core.to_str() == regard.load("runs/words").tokenizer.core.to_str()
-    assert made.config["origin"]["loaded"]
+    assert made.config["warm_start"]["loaded"]
     date = Path("runs/words/model.safetensors").stat().st_mtime_ns
     again = regard.train("classify", reviews, out=tmp_path / "second", **given)
     assert Path("runs/words/model.safetensors").stat().st_mtime_ns == date
     before, after = (read_tensors(run.folder / "model.safetensors") for run in (made, again))
     assert all(torch.equal(before[name], after[name]) for name in before)
     regard.train("classify", reviews, out=tmp_path / "second", resume=True, **given)  # the recipe is no other origin
-    tree = warm_start.adopt("classify", {"origin": "words.json", "data": {"train": str(reviews)}})
-    assert tree["origin"] == str(Path("runs/words"))
+    tree = warm_start.adopt_settings("classify", {"warm_start": "words.json", "data": {"train": str(reviews)}})
+    assert tree["warm_start"] == str(Path("runs/words"))
     recipe.write_text(recipe.read_text().replace('"hidden": 6', '"hidden": 7'))
     with pytest.raises(UserError, match=r"started with other settings: model\.hidden"):
         regard.train("classify", reviews, out=tmp_path / "third", **given)
 
 
 def test_what_a_recipe_makes_goes_on_where_it_was_stopped(recipe, reviews, tmp_path):
-    given = {"origin": recipe, "model": "han", "steps": 2, "out": tmp_path / "run"}
+    given = {"warm_start": recipe, "model": "han", "steps": 2, "out": tmp_path / "run"}
     recipe.write_text(recipe.read_text().replace('"steps": 3', '"steps": 300'))
 
     def stop() -> None:  # once there is a checkpoint the loop listens
@@ -337,10 +337,10 @@ def test_what_a_recipe_makes_goes_on_where_it_was_stopped(recipe, reviews, tmp_p
     threading.Thread(target=stop, daemon=True).start()
     with pytest.raises(Interrupted) as stopped:
         regard.train("classify", reviews, **given, **QUIET)
-    assert stopped.value.first
+    assert stopped.value.in_warm_start
     assert not (tmp_path / "run").exists()
     with pytest.raises(UserError, match="is to be trained first: regard train language --config"):
-        warm_start.adopt("classify", {"origin": str(recipe)})
+        warm_start.adopt_settings("classify", {"warm_start": str(recipe)})
     run = regard.train("classify", reviews, **given, **QUIET)
     assert run.config["finished"]
     assert regard.load("runs/words").config["steps"] == 300
@@ -348,15 +348,15 @@ def test_what_a_recipe_makes_goes_on_where_it_was_stopped(recipe, reviews, tmp_p
 
 def test_a_recipe_that_cannot_be_meant_is_said(recipe, reviews):
     with pytest.raises(UserError, match=r"no such file: 'revews\.txt'"):  # before anything is trained
-        regard.train("classify", "revews.txt", origin=recipe, **QUIET)
+        regard.train("classify", "revews.txt", warm_start=recipe, **QUIET)
     with pytest.raises(UserError, match="not empty and not a run"):
-        regard.train("classify", reviews, origin=recipe, out=recipe.parent, **QUIET)
+        regard.train("classify", reviews, warm_start=recipe, out=recipe.parent, **QUIET)
     assert not Path("runs").exists()
     with pytest.raises(UserError, match=r"no settings file 'none\.yaml'"):
-        regard.train("classify", reviews, origin="none.yaml", **QUIET)
+        regard.train("classify", reviews, warm_start="none.yaml", **QUIET)
     recipe.write_text(recipe.read_text().replace('"task": "language", ', ""))
     with pytest.raises(UserError, match="does not say which task"):
-        regard.train("classify", reviews, origin=recipe, **QUIET)
+        regard.train("classify", reviews, warm_start=recipe, **QUIET)
 
 
 def test_a_large_text_has_a_small_validation_part(text, tmp_path):
@@ -368,7 +368,7 @@ def test_a_classifier_starts_from_a_language_model(text, reviews, tmp_path):
     run = train(text, tmp_path / "before", "masked", "bert", steps=3, sizes={"positions": "learned:length=30"})
     given = {"steps": 2, "out": tmp_path / "after", "progress": False}
     with collect_messages() as messages:
-        made = regard.train("classify", reviews, origin=run.folder, **given)
+        made = regard.train("classify", reviews, warm_start=run.folder, **given)
     assert made.settings.model.dim == 32
     assert made.settings.data.max_tokens == 30
     assert made.tokenizer.core.to_str() == run.tokenizer.core.to_str()
@@ -376,13 +376,13 @@ def test_a_classifier_starts_from_a_language_model(text, reviews, tmp_path):
     assert "tensors loaded" in text
     assert "not used: " in text
     assert "new: pool" in text
-    assert made.config["origin"]["loaded"]
+    assert made.config["warm_start"]["loaded"]
     assert regard.load(tmp_path / "after").predict("ab a ab").label in ("ab", "cd")
 
 
 def test_a_stretch_of_the_way_before_the_first_checkpoint_starts_from_the_run_again(text, tmp_path, monkeypatch):
     run = train(text, tmp_path / "before", "causal", "gpt", steps=3)
-    given = {"origin": run.folder, "steps": 2, "settings": {"data": {"block": 24}}, **QUIET}
+    given = {"warm_start": run.folder, "steps": 2, "settings": {"data": {"block_size": 24}}, **QUIET}
     whole = regard.train("language", text, out=tmp_path / "whole", **given)
 
     def fail(*_, **__):
@@ -398,16 +398,16 @@ def test_a_stretch_of_the_way_before_the_first_checkpoint_starts_from_the_run_ag
 
 def test_going_on_with_the_same_model_starts_where_it_was(text, tmp_path):
     run = train(text, tmp_path / "before", "span", "gpt", steps=3, corruption={"loss": "all"})
-    settings = resolve("language", warm_start.adopt("language", {"origin": str(run.folder)}))
+    settings = build_settings("language", warm_start.adopt_settings("language", {"warm_start": str(run.folder)}))
     assert (settings.objective, settings.corruption.loss) == ("span", "all")
-    net = settings.model.build(run.config["vocab"])
-    account = warm_start.transfer(net, settings)
+    net = settings.model.build(run.config["vocab_size"])
+    account = warm_start.transfer_weights(net, settings)
     assert not account.new
     assert not account.skipped
     kept = read_tensors(run.folder / "model.safetensors")
     assert all(torch.equal(net.state_dict()[name], tensor) for name, tensor in kept.items())
     wider = dataclasses.replace(settings, model=dataclasses.replace(settings.model, hidden=99))
-    account = warm_start.transfer(wider.model.build(run.config["vocab"]), wider)
+    account = warm_start.transfer_weights(wider.model.build(run.config["vocab_size"]), wider)
     assert "layers.0.ffn.up.weight" in account.new
     assert "layers.0.ffn.up.weight" in account.skipped
 
@@ -418,17 +418,17 @@ def test_what_cannot_be_started_from(text, reviews, tmp_path):
     bag = regard.train("classify", reviews, model="tfidf", out=tmp_path / "bag", **QUIET)
     han = regard.train("classify", reviews, model="han", steps=2, out=tmp_path / "han", **QUIET)
     for task, tree, says in (
-        ("classify", {"origin": str(tables.folder)}, "not 'classify'"),
-        ("classify", {"origin": str(bert.folder), "model": {"name": "han"}}, "cannot start a han"),
-        ("classify", {"origin": str(bag.folder)}, "fitted at once"),
-        ("language", {"origin": str(han.folder)}, "it can start a han of 'classify'"),
-        ("language", {"origin": str(bert.folder), "tokenizer": {"kind": "bpe"}}, "tokenizer is that of"),
-        ("language", {"origin": str(tmp_path / "none")}, "no such run folder"),
+        ("classify", {"warm_start": str(tables.folder)}, "not 'classify'"),
+        ("classify", {"warm_start": str(bert.folder), "model": {"name": "han"}}, "cannot start a han"),
+        ("classify", {"warm_start": str(bag.folder)}, "fitted at once"),
+        ("language", {"warm_start": str(han.folder)}, "it can start a han of 'classify'"),
+        ("language", {"warm_start": str(bert.folder), "tokenizer": {"kind": "bpe"}}, "tokenizer is that of"),
+        ("language", {"warm_start": str(tmp_path / "none")}, "no such run folder"),
     ):
         with pytest.raises(UserError, match=says):
-            warm_start.adopt(task, tree)
+            warm_start.adopt_settings(task, tree)
     with pytest.raises(UserError, match="which is for gpt and ngram-gpt and cnn"):
-        resolve("language", warm_start.adopt("language", {"origin": str(bert.folder), "objective": "causal"}))
+        build_settings("language", warm_start.adopt_settings("language", {"warm_start": str(bert.folder), "objective": "causal"}))
 
 
 def test_unknown_words_are_counted_and_said(text, tmp_path):
@@ -466,22 +466,22 @@ def test_a_stride_is_for_windows_that_slide(text, tmp_path):
         ({"objective": "causal", "corruption": {"rate": 0.2}}, r"corruption\.rate"),
         ({"objective": "masked", "corruption": {"rate": 2}}, "between 0 and 1"),
         ({"objective": "span", "corruption": {"loss": "some"}}, "'span' or 'all'"),
-        ({"data": {"block": 1}}, "2 or more"),
+        ({"data": {"block_size": 1}}, "2 or more"),
         ({"data": {"stride": 300}}, r"data\.stride"),
-        ({"data": {"block": 2048}}, "learned:length=2048"),
+        ({"data": {"block_size": 2048}}, "learned:length=2048"),
         ({"data": {"documents": "page"}}, "blank"),
-        ({"model": {"vocab": 77}}, "--vocab"),
+        ({"model": {"vocab_size": 77}}, "--vocab-size"),
         ({"data": {"valid_fraction": 1.0}}, "valid_fraction"),
         ({"corruption": 5}, "mapping"),
     ],
 )
 def test_settings_that_cannot_be_meant(tree, says):
     with pytest.raises(UserError, match=says):
-        resolve("language", tree)
+        build_settings("language", tree)
 
 
 @pytest.mark.parametrize(
-    ("content", "says"), [("", "no text"), ("abc", "window of data.block=24"), ("\n\n\n", "training part has")]
+    ("content", "says"), [("", "no text"), ("abc", "window of data.block_size=24"), ("\n\n\n", "training part has")]
 )
 def test_a_text_with_nothing_to_learn_from(tmp_path, content, says):
     (tmp_path / "t.txt").write_text(content)

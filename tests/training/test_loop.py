@@ -75,14 +75,14 @@ def test_without_validation_the_last_weights_are_kept(tmp_path):
     _, result = train(tmp_path, task=Blind(), steps=6)
     assert result.best is None
     kept = checkpoint.read_tensors(tmp_path / "model.safetensors")
-    last = checkpoint.load(checkpoint.latest(tmp_path)).model
+    last = checkpoint.load_checkpoint(checkpoint.find_latest_checkpoint(tmp_path)).model
     assert all(torch.equal(kept[name], last[name]) for name in last)
 
 
 @pytest.mark.parametrize("accumulate", [3, 20])
 def test_accumulation_equals_the_big_batch(tmp_path, accumulate):
     one, _ = train(tmp_path / "one", steps=9, clip=0.5)
-    many, _ = train(tmp_path / "many", steps=9, clip=0.5, accumulate=accumulate)
+    many, _ = train(tmp_path / "many", steps=9, clip=0.5, grad_accumulation=accumulate)
     for a, b in zip(lines(tmp_path / "one"), lines(tmp_path / "many"), strict=True):
         assert a.get("loss", 0) == pytest.approx(b.get("loss", 0), abs=1e-6)
     for a, b in zip(one.parameters(), many.parameters(), strict=True):
@@ -126,7 +126,7 @@ def test_nan_names_the_batch_and_spares_the_weights(tmp_path):
     assert "loss" in text
     assert "--lr" in text
     assert ", ".join(map(str, plans[where][:5])) in text
-    newest = checkpoint.latest(tmp_path)
+    newest = checkpoint.find_latest_checkpoint(tmp_path)
     assert newest is None or json.loads((newest / "state.json").read_text())["step"] == where
     if where:
         kept = checkpoint.read_tensors(tmp_path / "model.safetensors")
@@ -153,7 +153,7 @@ def test_weights_that_break_under_a_finite_loss_are_not_written(tmp_path):
     for clip in (0.0, 1.0):
         with pytest.raises(UserError, match="no longer a number at step 1 "):
             train(tmp_path / str(clip), task=Steep(), steps=5, clip=clip, checkpoint_seconds=0)
-        assert checkpoint.latest(tmp_path / str(clip)) is None
+        assert checkpoint.find_latest_checkpoint(tmp_path / str(clip)) is None
 
 
 def test_an_undefined_metric_is_not_the_best(tmp_path):
@@ -208,7 +208,7 @@ def test_a_run_is_not_trained_over(tmp_path):
         ({"steps": 1, "epochs": 1}, "--epochs and --steps"),
         ({"steps": 0}, "train.steps"),
         ({"steps": 1, "lr": -1.0}, "train.lr"),
-        ({"steps": 1, "accumulate": 0}, "train.accumulate"),
+        ({"steps": 1, "grad_accumulation": 0}, "train.grad_accumulation"),
         ({"steps": 1, "warmup": 1.5}, "train.warmup"),
         ({"steps": 1, "optimizer": "adam"}, "adamw"),
         ({"steps": 1, "decay": "cosin"}, "cosine"),

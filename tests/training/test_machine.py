@@ -10,7 +10,7 @@ from rich.console import Console
 from regard.config.messages import collect_messages
 from regard.errors import UserError
 from regard.training import environment, precision
-from regard.training.progress import Bar, duration
+from regard.training.progress import ProgressBar, format_duration
 
 
 def tiny() -> float:
@@ -19,9 +19,9 @@ def tiny() -> float:
 
 def test_prepared_puts_denormals_back():
     assert tiny() > 0
-    with environment.prepared():
+    with environment.process_environment():
         assert tiny() == 0
-        with environment.prepared():
+        with environment.process_environment():
             pass
         assert tiny() == 0
     assert tiny() > 0
@@ -30,17 +30,17 @@ def test_prepared_puts_denormals_back():
 def test_prepare_flushes_denormals_and_may_be_called_again(request):
     request.addfinalizer(lambda: torch.set_flush_denormal(False))
     threads = torch.get_num_threads()
-    environment.prepare()
-    environment.prepare()
+    environment.prepare_process()
+    environment.prepare_process()
     assert tiny() == 0
     assert torch.get_num_threads() == threads
-    environment.prepare(1)
+    environment.prepare_process(1)
     assert torch.get_num_threads() == 1
-    environment.prepare(threads)
+    environment.prepare_process(threads)
 
 
 def test_describe():
-    found = environment.describe()
+    found = environment.describe_machine()
     assert found["cores"] >= 1
     assert found["torch"] == torch.__version__
     assert found["cpu"]
@@ -50,11 +50,11 @@ def test_describe():
 def test_rank(monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
     monkeypatch.delenv("LOCAL_RANK", raising=False)
-    assert environment.rank() == 0
+    assert environment.get_rank() == 0
     monkeypatch.setenv("LOCAL_RANK", "1")
-    assert environment.rank() == 1
+    assert environment.get_rank() == 1
     monkeypatch.setenv("RANK", "5")
-    assert environment.rank() == 5
+    assert environment.get_rank() == 5
 
 
 @pytest.fixture
@@ -62,17 +62,17 @@ def fresh(monkeypatch):
     for name in ("REGARD_PRECISION", "WORLD_SIZE"):
         monkeypatch.setenv(name, "")  # so that it is put back
         monkeypatch.delenv(name)
-    precision.probe.cache_clear()
+    precision.probe_precision.cache_clear()
     return monkeypatch
 
 
 def test_float32_needs_no_probe(fresh):
     fresh.setattr(precision, "probe", None)
-    assert precision.choose("32") == "32-true"
+    assert precision.choose_precision("32") == "32-true"
 
 
 def test_the_probe_really_runs(fresh):
-    gain, trouble = precision.probe("bfloat16")
+    gain, trouble = precision.probe_precision("bfloat16")
     assert (gain is None and trouble) or gain > 0
 
 
@@ -80,31 +80,31 @@ def test_the_probe_really_runs(fresh):
 def test_auto_takes_half_precision_only_where_it_lives_and_pays(fresh, gain, wanted):
     fresh.setattr(torch.cuda, "is_available", lambda: False)
     fresh.setattr(precision, "probe", lambda kind: (gain, "died"))
-    assert precision.choose("auto") == wanted
+    assert precision.choose_precision("auto") == wanted
     fresh.setattr(precision, "probe", None)  # a process started by this one does not try again
-    assert precision.choose("auto") == wanted
+    assert precision.choose_precision("auto") == wanted
 
 
 def test_float16_is_not_for_a_cpu(fresh):
     fresh.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UserError, match="GPU"):
-        precision.choose("16-mixed")
+        precision.choose_precision("16-mixed")
 
 
 def test_a_probe_that_dies_is_told(fresh):
     code = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
-    gain, trouble = precision.probe("bfloat16", code)
+    gain, trouble = precision.probe_precision("bfloat16", code)
     assert gain is None
     assert signal.SIGILL.name in trouble
-    assert "no such type" in precision.probe("float16", "raise SystemExit('no such type')")[1]
+    assert "no such type" in precision.probe_precision("float16", "raise SystemExit('no such type')")[1]
     fresh.setattr(precision, "probe", lambda kind: (gain, trouble))
     with pytest.raises(UserError, match=r"SIGILL.*--precision 32"):
-        precision.choose("bf16-mixed")
+        precision.choose_precision("bf16-mixed")
 
 
 def follow(console, times, wanted=True):
     clock = iter(times)
-    with collect_messages() as messages, Bar(wanted, console, clock=lambda: next(clock)) as bar:
+    with collect_messages() as messages, ProgressBar(wanted, console, clock=lambda: next(clock)) as bar:
         bar.start(0, 100, 0)
         bar.update(1, 0.5, 1000)
         bar.update(50, 0.25, 60_000, "best accuracy 0.9")
@@ -136,4 +136,4 @@ def test_silence():
 
 
 def test_duration():
-    assert [duration(s) for s in (0, 65, 7200)] == ["0:00", "1:05", "2:00:00"]
+    assert [format_duration(s) for s in (0, 65, 7200)] == ["0:00", "1:05", "2:00:00"]

@@ -19,7 +19,7 @@ SETTINGS = TrainSettings(steps=1, optimizer="muon", lr=0.1, weight_decay=0.5)
 @given(st.integers(1, 5000), st.floats(0, 1), st.sampled_from(["cosine", "linear", "constant"]))
 def test_schedule_rises_then_falls(total, warmup, decay):
     some = range(total) if total <= 60 else sorted({*range(30), *range(0, total, 97), *range(total - 30, total)})
-    shares = [optim.schedule(step, total, warmup, decay) for step in some]
+    shares = [optim.lr_multiplier(step, total, warmup, decay) for step in some]
     assert all(0 < share <= 1 for share in shares)
     rising = round(warmup * total)
     climbing = [share for share, step in zip(shares, some, strict=True) if step < rising]
@@ -27,17 +27,17 @@ def test_schedule_rises_then_falls(total, warmup, decay):
     falling = [share for share, step in zip(shares, some, strict=True) if step >= rising]
     assert all(a >= b for a, b in itertools.pairwise(falling))
     if rising:
-        assert optim.schedule(rising - 1, total, warmup, decay) == 1.0
+        assert optim.lr_multiplier(rising - 1, total, warmup, decay) == 1.0
 
 
 def test_schedule_by_hand():
-    assert [optim.schedule(step, 10, 0.2, "linear") for step in range(4)] == [0.5, 1.0, 1.0, 0.875]
-    assert optim.schedule(6, 10, 0.2, "cosine") == pytest.approx(0.5)
-    assert optim.schedule(9, 10, 0.2, "constant") == 1.0
+    assert [optim.lr_multiplier(step, 10, 0.2, "linear") for step in range(4)] == [0.5, 1.0, 1.0, 0.875]
+    assert optim.lr_multiplier(6, 10, 0.2, "cosine") == pytest.approx(0.5)
+    assert optim.lr_multiplier(9, 10, 0.2, "constant") == 1.0
 
 
 def test_who_is_trained_how():
-    kinds = optim.kinds(Model(), "muon")
+    kinds = optim.group_parameters(Model(), "muon")
     assert kinds == {
         "embed.weight": "bare",
         "hidden.weight": "muon",
@@ -49,18 +49,18 @@ def test_who_is_trained_how():
         "label.weight": "decay",
         "label.bias": "bare",
     }
-    assert optim.kinds(Model(tied=True), "muon").get("first.weight") is None  # it is the embedding
-    assert set(optim.kinds(Model(), "adamw").values()) == {"decay", "bare"}
+    assert optim.group_parameters(Model(tied=True), "muon").get("first.weight") is None  # it is the embedding
+    assert set(optim.group_parameters(Model(), "adamw").values()) == {"decay", "bare"}
     frozen = Model()
     frozen.hidden.weight.requires_grad_(False)
-    assert "hidden.weight" not in optim.kinds(frozen, "muon")
+    assert "hidden.weight" not in optim.group_parameters(frozen, "muon")
     marked = Model()
     marked.first.muon = False
-    assert optim.kinds(marked, "muon")["first.weight"] == "decay"
+    assert optim.group_parameters(marked, "muon")["first.weight"] == "decay"
 
 
 def test_decay_spares_the_bare():
-    groups = [group for o in optim.build(Model(), SETTINGS) for group in o.param_groups]
+    groups = [group for o in optim.build_optimizers(Model(), SETTINGS) for group in o.param_groups]
     assert [group["weight_decay"] for group in groups] == [0.5, 0.5, 0.0]
     assert all(p.ndim == 2 for group in groups[:2] for p in group["params"])
 
@@ -69,20 +69,20 @@ def test_decay_spares_the_bare():
 def test_orthogonalise(shape):
     torch.manual_seed(0)
     batch = torch.randn(3, *shape)
-    turned = optim.orthogonalise(batch, steps=12)
+    turned = optim.orthogonalize(batch, steps=12)
     values = torch.linalg.svdvals(turned)
     assert values.min() > 0.6
     assert values.max() < 1.3
     # It is near U Vᵀ, and each of a batch is done as if alone.
     u, _, v = torch.linalg.svd(batch[1], full_matrices=False)
     assert nn.functional.cosine_similarity(turned[1].flatten(), (u @ v).flatten(), dim=0) > 0.97
-    torch.testing.assert_close(optim.orthogonalise(batch)[1], optim.orthogonalise(batch[1:2])[0])
-    assert optim.orthogonalise(torch.zeros(1, *shape)).isfinite().all()
+    torch.testing.assert_close(optim.orthogonalize(batch)[1], optim.orthogonalize(batch[1:2])[0])
+    assert optim.orthogonalize(torch.zeros(1, *shape)).isfinite().all()
 
 
 def test_five_steps_are_enough_for_a_usual_gradient():
     torch.manual_seed(0)
-    values = torch.linalg.svdvals(optim.orthogonalise(torch.randn(4, 32, 96)))
+    values = torch.linalg.svdvals(optim.orthogonalize(torch.randn(4, 32, 96)))
     assert values.min() > 0.5
     assert values.max() < 1.3
 
@@ -96,7 +96,7 @@ def test_muon_step_by_hand():
     muon = optim.Muon([p], lr=0.1, weight_decay=0.5)
     muon.step()
     update = (before * (1 - 0.1 * 0.5) - p.detach()) / 0.1
-    wanted = 0.2 * math.sqrt(48) * optim.orthogonalise(p.grad[None])[0]
+    wanted = 0.2 * math.sqrt(48) * optim.orthogonalize(p.grad[None])[0]
     torch.testing.assert_close(update, wanted, rtol=1e-3, atol=1e-4)
     assert update.square().mean().sqrt().item() == pytest.approx(0.2, rel=0.2)
 

@@ -50,7 +50,7 @@ def assert_close(folder: Path, single: Path) -> None:
 @pytest.mark.parametrize(
     ("toy", "more"),
     [
-        ({"size": 60, "batch": 13}, {"accumulate": 3}),
+        ({"size": 60, "batch": 13}, {"grad_accumulation": 3}),
         # Batches of one item, the last of an epoch: the second process has none.
         ({"size": 27, "batch": 13}, {"optimizer": "muon", "checkpoint_seconds": 0}),
     ],
@@ -58,7 +58,7 @@ def assert_close(folder: Path, single: Path) -> None:
 def test_two_processes_equal_one(tmp_path, toy, more):
     from training_toy import Toy
 
-    train(tmp_path / "one", task=Toy(**toy), steps=12, evaluate_every=5, **{**more, "accumulate": 1})
+    train(tmp_path / "one", task=Toy(**toy), steps=12, evaluate_every=5, **{**more, "grad_accumulation": 1})
     out = run(tmp_path / "two", toy=toy, steps=12, evaluate_every=5, devices=2, strategy="ddp", **more)
     assert out.count("done") == 2
     assert_close(tmp_path / "two", tmp_path / "one")
@@ -83,7 +83,7 @@ def test_torchrun_and_resume(tmp_path):
 @pytest.mark.slow
 def test_asking_one_process_stops_both(tmp_path):
     train(tmp_path / "one", steps=30, evaluate_every=9)
-    both = {"steps": 30, "evaluate_every": 9, "devices": 2, "strategy": "ddp"}
+    both = {"steps": 30, "evaluate_every": 9, "num_devices": 2, "strategy": "ddp"}
     child = start(tmp_path / "two", **both, checkpoint_seconds=0, toy={"slow": 0.03})
     end = time.monotonic() + 120
     while not list((tmp_path / "two" / "state").glob("step-*[0-9]")) and time.monotonic() < end:

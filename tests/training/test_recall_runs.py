@@ -35,8 +35,8 @@ def files(tmp_path_factory):
 
 def trained(files, out, book, **how):
     settings = {
-        "closed": {"book": "closed", "model": {"dim": 64, "layers": 2, "table": 2048}, "tokenizer": {"vocab": 400}},
-        "open": {"book": "open", "model": {"dim": 48, "layers": 1, "hidden": 64}, "tokenizer": {"vocab": 100}},
+        "closed": {"book": "closed", "model": {"dim": 64, "layers": 2, "table": 2048}, "tokenizer": {"vocab_size": 400}},
+        "open": {"book": "open", "model": {"dim": 48, "layers": 1, "hidden": 64}, "tokenizer": {"vocab_size": 100}},
     }[book]
     rate = {"closed": {"optimizer": "muon", "lr": 0.01, "decay": "linear"}, "open": {"lr": 0.01}}[book]
     settings |= {"train": {**rate, "evaluate_every": 1000}, "data": {"batch_tokens": 1024}}

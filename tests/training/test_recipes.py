@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.config.settings import load
+from regard.config.settings import load_settings
 from regard.tasks.build_settings import model_module
 from regard.tasks.warm_start import recipe
 
 ROOT = Path(__file__).parents[2]
-TREES = {path: load(path) for path in sorted((ROOT / "recipes").glob("*.yaml"))}
-FOLLOWERS = [p for p, tree in TREES.items() if tree.get("task") == "classify" and recipe(tree.get("origin") or "")]
+TREES = {path: load_settings(path) for path in sorted((ROOT / "recipes").glob("*.yaml"))}
+FOLLOWERS = [p for p, tree in TREES.items() if tree.get("task") == "classify" and recipe(tree.get("warm_start") or "")]
 
 
 def test_there_are_some():
@@ -21,7 +21,7 @@ def test_there_are_some():
 @pytest.mark.parametrize("path", FOLLOWERS, ids=lambda path: path.stem)
 def test_a_recipe_can_be_built_on_the_largest_vocabulary_of_its_origin(path: Path):
     tree = TREES[path]
-    most = load(ROOT / tree["origin"])["tokenizer"]["vocab"]
+    most = load_settings(ROOT / tree["warm_start"])["tokenizer"]["vocab"]
     sizes = {key: value for key, value in tree["model"].items() if key != "name"}
     config = model_module(tree["task"], tree["model"]["name"]).Config(**sizes)
     with torch.device("meta"):

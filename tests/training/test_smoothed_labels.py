@@ -14,7 +14,7 @@ TABLE = Table(["a lovely day", "a dreadful day"] * 40, ["good", "bad"] * 40, [],
 @pytest.mark.parametrize(("smoothing", "sure"), [(0.0, 1.0), (0.5, 0.75)])
 def test_learns_chances_that_are_less_sure(smoothing: float, sure: float, tmp_path: Path):
     settings = {
-        "smoothing": smoothing,
+        "label_smoothing": smoothing,
         "model": {"embed": 8, "hidden": 8, "attention": 8, "dropout": 0.0},
         "train": {"steps": 80, "lr": 0.02, "evaluate_every": 80},
     }
@@ -25,4 +25,4 @@ def test_learns_chances_that_are_less_sure(smoothing: float, sure: float, tmp_pa
 
 def test_what_is_fitted_takes_labels_as_they_are(tmp_path: Path):
     with pytest.raises(UserError, match="leave smoothing out"):
-        train("classify", TABLE, model="nb-svm", out=tmp_path / "r", settings={"smoothing": 0.1})
+        train("classify", TABLE, model="nb-svm", out=tmp_path / "r", settings={"label_smoothing": 0.1})

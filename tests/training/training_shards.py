@@ -11,7 +11,7 @@ from torch.distributed.fsdp import fully_shard
 from training_toy import Model, Toy
 
 from regard.training import checkpoint, fsdp
-from regard.training.ema import Average
+from regard.training.ema import EMA
 
 folder = Path(sys.argv[1])
 fabric = Mock(strategy=Mock(spec=FSDPStrategy))  # Fabric itself takes FSDP on GPUs only
@@ -35,30 +35,30 @@ def step(model, optimizer, number):
 
 
 dist.init_process_group("gloo")
-assert fsdp.sharded(fabric)
+assert fsdp.is_sharded(fabric)
 model, optimizer = make()
 step(model, optimizer, 0)
-weights = fsdp.weights(fabric, model)
-states = fsdp.optimizer_states(fabric, model, [optimizer])
+weights = fsdp.full_weights(fabric, model)
+states = fsdp.full_optimizer_states(fabric, model, [optimizer])
 if dist.get_rank() == 0:
     assert weights["hidden.weight"].shape == (17, 17)
-    checkpoint.save(folder, checkpoint.Checkpoint(weights, states, [], {"step": 1}))
+    checkpoint.save_checkpoint(folder, checkpoint.Checkpoint(weights, states, [], {"step": 1}))
 dist.barrier()
 other, its = make()
 step(other, its, 4)
-path = checkpoint.latest(folder)
+path = checkpoint.find_latest_checkpoint(folder)
 assert path is not None
-fsdp.restore(fabric, other, [its], checkpoint.load(path))
+fsdp.restore_checkpoint(fabric, other, [its], checkpoint.load_checkpoint(path))
 for number in (1, 2):
     assert step(model, optimizer, number) == step(other, its, number)
-average = Average(list(model.parameters()), 0.9)
+average = EMA(list(model.parameters()), 0.9)
 seen = []
 for number in (3, 4):
     step(model, optimizer, number)
-    average.add()
-    seen.append(fsdp.weights(fabric, model))
-with average.shown():
-    averaged = fsdp.weights(fabric, model)
+    average.update()
+    seen.append(fsdp.full_weights(fabric, model))
+with average.average_parameters():
+    averaged = fsdp.full_weights(fabric, model)
 if dist.get_rank() == 0:
     for name, value in averaged.items():
         torch.testing.assert_close(value, (0.9 * seen[0][name] + seen[1][name]) / 1.9)

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from regard.config.settings import TrainSettings
 from regard.training.interrupts import Interrupted
-from regard.training.loop import Result, fit
+from regard.training.loop import TrainResult, fit
 from regard.training.objective import LossTerm
 
 VOCAB = 11
@@ -102,7 +102,7 @@ def train(folder: Path, *, seed: int = 3, dropout: float = 0.0, resume: bool = F
     settings = TrainSettings(**{"lr": 0.01, "threads": 1, **k})
     threads = torch.get_num_threads()
     try:
-        result: Result = fit(model, task or Toy(), settings, folder, seed=seed, resume=resume, progress=False)
+        result: TrainResult = fit(model, task or Toy(), settings, folder, seed=seed, resume=resume, progress=False)
     finally:
         torch.set_num_threads(threads)
     return model, result

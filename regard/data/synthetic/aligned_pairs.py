@@ -1,10 +1,9 @@
-"""Generated pairs whose true alignment is known: dates as they are written in many places, to ISO; numbers spelled out
-in one language, to another. No download; a seed gives the same pairs.
+"""Generated sentence pairs with known word alignment. Nothing is downloaded, and a seed gives the same pairs.
 
-    dates     "le 3 mai 1987" -> "1987 - 05 - 03"       each part of the date stands for the words it came from
-    numbers   "two hundred and seven" -> "zweihundertsieben"      a number, aligned where single words do
+    dates     "le 3 mai 1987" -> "1987 - 05 - 03"                   dates in many locales -> ISO
+    numbers   "two hundred and seven" -> "zweihundertsieben"        numbers in words, in two languages
 
-Babel (https://babel.pocoo.org) writes the dates, num2words the numbers; both are wanted only here.
+Babel (https://babel.pocoo.org) formats the dates, num2words the numbers. Both packages are needed only here.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import datetime
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -20,116 +20,122 @@ from regard.errors import UserError, did_you_mean
 
 LOCALES = ("en_US", "en_GB", "de_DE", "fr_FR", "es_ES", "it_IT", "nl_NL", "pt_BR", "pl_PL", "sv_SE", "fi_FI", "cs_CZ")
 STYLES = ("long", "medium", "full")
-FIRST, LAST = datetime.date(1900, 1, 1), datetime.date(2099, 12, 31)
+FIRST_DAY, LAST_DAY = datetime.date(1900, 1, 1), datetime.date(2099, 12, 31)
 KINDS = ("dates", "numbers")
-_MARKS = ".,º°"
+_PUNCTUATION = ".,º°"
 
 
 @dataclass(frozen=True)
 class AlignedPair:
-    """A source, its target, and the true pairs (word of the source, word of the target), words being what stands
-    between spaces, counted from 0."""
+    """A source, its target, and the true alignment: pairs (source word, target word) of word indices from 0."""
 
     source: str
     target: str
     alignment: tuple[tuple[int, int], ...]
 
 
-def generate_pairs(kind: str, count: int, seed: int = 0, **how: Any) -> list[AlignedPair]:
-    """`kind` is dates or numbers; `how` are the options of `dates` and `numbers`."""
+def generate_pairs(kind: str, count: int, seed: int = 0, **options: Any) -> list[AlignedPair]:
+    """Generate pairs of the given kind, "dates" or "numbers", with the options of that generator."""
     if kind not in KINDS:
-        raise UserError(f"unknown generated pairs {kind!r}; {did_you_mean(kind, KINDS)}")
-    if count < 1:
-        raise UserError(f"the number of pairs must be 1 or more, and was given {count}")
-    return (generate_dates if kind == "dates" else generate_numbers)(count, seed, **how)
+        raise UserError(f"unknown kind of pairs {kind!r}; {did_you_mean(kind, KINDS)}")
+    return (generate_dates if kind == "dates" else generate_numbers)(count, seed, **options)
 
 
 def generate_dates(count: int, seed: int = 0, *, locales: tuple[str, ...] = LOCALES) -> list[AlignedPair]:
-    """Dates of two centuries in these locales to `year - month - day`."""
+    """Generate dates of two centuries in these locales, with the target `year - month - day`."""
+    _check_count(count)
     try:
         from babel.dates import format_date, get_date_format
     except ImportError:
-        raise _missing("Babel") from None
-    random, made = Random(seed), []
-    while len(made) < count:
-        day = FIRST + datetime.timedelta(random.randrange((LAST - FIRST).days + 1))
-        locale, style = random.choice(locales), random.choice(STYLES)
+        raise _missing_package("Babel") from None
+    rng, pairs = Random(seed), []
+    while len(pairs) < count:
+        day = FIRST_DAY + datetime.timedelta(rng.randrange((LAST_DAY - FIRST_DAY).days + 1))
+        locale, style = rng.choice(locales), rng.choice(STYLES)
         pattern = str(get_date_format(style, locale).pattern)
-        whole = " ".join(format_date(day, style, locale).split())
-        parts = [_field(pattern, letters, day, locale, format_date) for letters in ("y", "ML", "d")]
-        found = _places(whole.split(), parts)
-        if found is not None:
+        source = " ".join(format_date(day, style, locale).split())
+        fields = [_format_field(pattern, letters, day, locale, format_date) for letters in ("y", "ML", "d")]
+        indices = _find_words(source.split(), fields)
+        if indices is not None:
             target = f"{day.year:04d} - {day.month:02d} - {day.day:02d}"
-            made.append(AlignedPair(whole, target, tuple(sorted(zip(found, (0, 2, 4), strict=True)))))
-    return made
+            pairs.append(AlignedPair(source, target, tuple(sorted(zip(indices, (0, 2, 4), strict=True)))))
+    return pairs
 
 
-def _field(pattern: str, letters: str, day: datetime.date, locale: str, write: Callable[..., str]) -> str:
-    """The words that write one part of the date: the pattern's own field, written alone."""
-    found = re.search(rf"([{letters}])\1*", re.sub(r"'[^']*'", " ", pattern))
-    return write(day, found[0], locale).strip() if found else ""
+def _format_field(pattern: str, letters: str, day: datetime.date, locale: str, format_date: Callable[..., str]) -> str:
+    """Return one field of the date (year, month or day) formatted alone."""
+    match = re.search(rf"([{letters}])\1*", re.sub(r"'[^']*'", " ", pattern))
+    return format_date(day, match[0], locale).strip() if match else ""
 
 
-def _places(words: list[str], parts: list[str]) -> list[int] | None:
-    """The word in which each part stands; None where that cannot be told, as in 3.5.1987."""
-    found: list[int] = []
-    bare = [word.strip(_MARKS) for word in words]
-    for part in parts:
-        wanted = part.split()[0].strip(_MARKS) if part else ""
-        at = [i for i, word in enumerate(bare) if word == wanted and i not in found]
-        if len(at) != 1:
+def _find_words(words: list[str], fields: list[str]) -> list[int] | None:
+    """Return the index of the word that contains each field; None if that is ambiguous, as in 3.5.1987."""
+    indices: list[int] = []
+    stripped = [word.strip(_PUNCTUATION) for word in words]
+    for field in fields:
+        target = field.split()[0].strip(_PUNCTUATION) if field else ""
+        matches = [i for i, word in enumerate(stripped) if word == target and i not in indices]
+        if len(matches) != 1:
             return None
-        found += at
-    return found
+        indices += matches
+    return indices
 
 
 def generate_numbers(
-    count: int, seed: int = 0, *, source: str = "en", target: str = "fr", below: int = 1_000_000
+    count: int, seed: int = 0, *, source: str = "en", target: str = "fr", limit: int = 1_000_000
 ) -> list[AlignedPair]:
-    """Numbers spelled out in one language, to another. Numbers of few digits are as likely as those of many. The
-    alignment names words that spell the same digits with the same weight, such as `seven` and `sept`; words that have
-    no partner of their own (`and`, compounds) are in no pair."""
+    """Generate numbers below `limit` in words, in two languages.
+
+    Numbers with few digits are as likely as numbers with many. The alignment links words with the same numeric value,
+    such as `seven` and `sept`. Words without a counterpart (`and`, compounds) are not aligned.
+    """
+    _check_count(count)
     try:
         from num2words import num2words
     except ImportError:
-        raise _missing("num2words") from None
-    random, made, seen = Random(seed), [], {}
+        raise _missing_package("num2words") from None
 
-    def spell(number: int, language: str) -> str:
+    def spell_number(number: int, language: str) -> str:
         try:
             return " ".join(num2words(number, lang=language).replace(",", " ").replace("-", " - ").split())
         except NotImplementedError:
             raise UserError(f"num2words does not know the language {language!r}; try en, de, fr, es, it, nl") from None
 
-    def meanings(language: str) -> dict[str, int]:
-        """What single words say by themselves."""
-        if language not in seen:
-            plain = [*range(21), *range(30, 100, 10), 100, 1000, 1_000_000]
-            words = [(spell(number, language).split(), number) for number in plain]
-            known: dict[str, int] = {}
-            for parts, number in words:
-                known.setdefault(parts[-1], number)
-            seen[language] = known
-        return seen[language]
+    @cache
+    def word_values(language: str) -> dict[str, int]:
+        """Return the numeric value of single words."""
+        values: dict[str, int] = {}
+        for number in [*range(21), *range(30, 100, 10), 100, 1000, 1_000_000]:
+            values.setdefault(spell_number(number, language).split()[-1], number)
+        return values
 
-    digits = len(str(below - 1))
-    while len(made) < count:
-        number = random.randrange(min(below, 10 ** random.randint(1, digits)))
-        first, second = spell(number, source), spell(number, target)
-        made.append(AlignedPair(first, second, _same(first.split(), second.split(), meanings(source), meanings(target))))
-    return made
+    rng, pairs = Random(seed), []
+    max_digits = len(str(limit - 1))
+    while len(pairs) < count:
+        number = rng.randrange(min(limit, 10 ** rng.randint(1, max_digits)))
+        texts = [spell_number(number, language) for language in (source, target)]
+        alignment = _align_by_value(*(text.split() for text in texts), word_values(source), word_values(target))
+        pairs.append(AlignedPair(texts[0], texts[1], alignment))
+    return pairs
 
 
-def _same(a: list[str], b: list[str], means_a: dict[str, int], means_b: dict[str, int]) -> tuple[tuple[int, int], ...]:
-    """Words that mean the same, the first with the first, where both sides have as many of them."""
-    pairs = []
-    for value in {means_a.get(word) for word in a} - {None}:
-        left = [i for i, word in enumerate(a) if means_a.get(word) == value]
-        right = [i for i, word in enumerate(b) if means_b.get(word) == value]
+def _align_by_value(
+    source: list[str], target: list[str], source_values: dict[str, int], target_values: dict[str, int]
+) -> tuple[tuple[int, int], ...]:
+    """Align words with the same value in their order, where both sides have the same number of them."""
+    alignment = []
+    for value in {source_values.get(word) for word in source} - {None}:
+        left = [i for i, word in enumerate(source) if source_values.get(word) == value]
+        right = [i for i, word in enumerate(target) if target_values.get(word) == value]
         if len(left) == len(right):
-            pairs += list(zip(left, right, strict=True))
-    return tuple(sorted(pairs))
+            alignment += list(zip(left, right, strict=True))
+    return tuple(sorted(alignment))
 
 
-def _missing(package: str) -> UserError:
-    return UserError(f"these pairs are written by {package}, which is not installed: pip install {package}")
+def _check_count(count: int) -> None:
+    if count < 1:
+        raise UserError(f"the number of pairs must be at least 1, got {count}")
+
+
+def _missing_package(package: str) -> UserError:
+    return UserError(f"these pairs need the package {package}: pip install {package}")

@@ -1,14 +1,15 @@
-"""Generated texts in which a sentence means different things after different ones.
+"""Generated texts in which the label depends on two sentences together.
 
     Somebody asks for the lamp. There are a red door, a blue lamp, a green chair and a white gate.      -> blue
 
-One sentence names a thing, another lists many things with their colours; the label is the colour of the thing named.
-Every colour stands equally often in a list, so words alone say nothing about the label, and neither does any one
-sentence. A model that turns each sentence into a vector of its own before it compares them has to keep the whole list
-(twelve things in four colours: 24 bits); one that reads the list knowing what was asked needs a single word of it.
+One sentence names an object, another lists many objects with their colors. The label is the color of the named object.
+Each color occurs equally often in a list, so neither single words nor any single sentence predict the label. A model
+that encodes each sentence separately before it compares them has to store the whole list (twelve objects in four
+colors: 24 bits). A model that reads the list knowing the question needs only one word of it.
 
-A model can learn nothing from such texts until it can do all at once. Where colours are drawn freely (`even=False`) and
-lists begin with one thing, words alone say a little: such texts are to learn from, the even ones to measure on.
+A model can learn nothing from such texts until it solves the whole task. If colors are drawn independently
+(`balanced=False`) and lists may have one object, single words are slightly predictive. Such texts are for training, the
+balanced ones for evaluation.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ _NOUNS = (
     "barrel wagon boat bridge tower bench fence window candle drum flute hammer helmet jacket ribbon saddle scarf "
     "shovel spoon teapot trumpet umbrella"
 )
-OBJECTS: list[str] = [*_NOUNS.split()]
-COLOURS = ["blue", "green", "red", "white", "black", "brown", "grey", "yellow"]
-_NAMING = [
-    "Somebody asks for the {thing}",
-    "All that counts is the {thing}",
-    "We want to know about the {thing}",
-    "Please tell us of the {thing}",
-    "The question is about the {thing}",
+OBJECTS = _NOUNS.split()
+COLORS = ["blue", "green", "red", "white", "black", "brown", "grey", "yellow"]
+_QUESTIONS = [
+    "Somebody asks for the {object}",
+    "All that counts is the {object}",
+    "We want to know about the {object}",
+    "Please tell us of the {object}",
+    "The question is about the {object}",
 ]
-_LISTING = ["There are {list}", "One can see {list}", "The room holds {list}", "They own {list}", "Here we find {list}"]
+_LISTS = ["There are {list}", "One can see {list}", "The room holds {list}", "They own {list}", "Here we find {list}"]
 _FILLERS = [
     "It rained all morning",
     "Nobody had slept well",
@@ -48,7 +49,14 @@ ORDERS = ("before", "after", "either")
 
 @dataclass(frozen=True)
 class Context:
-    """`evidence`: where the colour that is the label stands, with its thing; `sentence`: the number of the list."""
+    """A generated text.
+
+    Attributes:
+        text: The text.
+        label: The color of the named object.
+        evidence: Character span of the deciding color and its object.
+        sentence: Index of the sentence with the list.
+    """
 
     text: str
     label: str
@@ -57,68 +65,72 @@ class Context:
 
 
 def generate_contexts(
-    n: int,
-    seed: int,
+    count: int,
+    seed: int = 0,
     *,
-    things: int = 12,
-    listed: tuple[int, int] = (12, 12),
-    colours: int = 4,
-    even: bool = True,
-    naming: str = "before",
+    num_objects: int = 12,
+    list_length: tuple[int, int] = (12, 12),
+    num_colors: int = 4,
+    balanced: bool = True,
+    question: str = "before",
     fillers: tuple[int, int] = (0, 0),
 ) -> list[Context]:
-    """`n` texts, each label equally often; the same arguments give the same texts.
+    """Generate texts with equally frequent labels. The same arguments give the same texts.
 
-    A list has between `listed[0]` and `listed[1]` of the first `things` things; where it is `even`, a multiple of
-    `colours`, so that each colour stands there equally often, and else the other colours are drawn freely. `naming`:
-    whether the thing is named before the list, after it, or either; `fillers`: how many sentences without meaning stand
-    anywhere.
+    Args:
+        count: Number of texts.
+        seed: Random seed.
+        num_objects: Number of different objects.
+        list_length: Minimum and maximum number of objects in a list.
+        num_colors: Number of colors, which are the labels.
+        balanced: Whether each color occurs equally often in a list. The length is then a multiple of `num_colors`.
+        question: Whether the object is named "before" the list, "after" it, or "either".
+        fillers: Minimum and maximum number of irrelevant sentences, at random positions.
     """
-    if naming not in ORDERS:
-        raise UserError(f"unknown order {naming!r}; {did_you_mean(naming, ORDERS)}")
-    if not 2 <= colours <= len(COLOURS) or not colours <= listed[1] <= things <= len(OBJECTS):
+    if question not in ORDERS:
+        raise UserError(f"unknown order {question!r}; {did_you_mean(question, ORDERS)}")
+    if not 2 <= num_colors <= len(COLORS) or not num_colors <= list_length[1] <= num_objects <= len(OBJECTS):
         raise UserError(
-            f"cannot list {listed} of {things} things in {colours} colours: wanted 2 to {len(COLOURS)} colours, at "
-            f"least one thing for each, and at most {len(OBJECTS)} things to choose from"
+            f"cannot list {list_length} of {num_objects} objects in {num_colors} colors: expected 2 to {len(COLORS)} "
+            f"colors, at least one object for each color, and at most {len(OBJECTS)} objects"
         )
-    sizes = [size for size in range(max(1, listed[0]), listed[1] + 1) if not even or size % colours == 0]
+    sizes = [n for n in range(max(1, list_length[0]), list_length[1] + 1) if not balanced or n % num_colors == 0]
     if not sizes:
-        raise UserError(f"a list of {listed} things holds no multiple of {colours}, the number of colours")
-    if n < 0 or not 0 <= fillers[0] <= fillers[1] <= len(_FILLERS):
-        raise UserError(f"cannot generate n={n} texts with {fillers} fillers of {len(_FILLERS)}")
-    random = Random(f"contexts {seed}")
-    labels = [COLOURS[i % colours] for i in range(n)]
-    random.shuffle(labels)
-    return [
-        _context(random, label, OBJECTS[:things], sizes, COLOURS[:colours], even, naming, fillers) for label in labels
-    ]
+        raise UserError(f"no list length in {list_length} is a multiple of {num_colors}, the number of colors")
+    if count < 0 or not 0 <= fillers[0] <= fillers[1] <= len(_FILLERS):
+        raise UserError(f"cannot generate {count} texts with {fillers} of {len(_FILLERS)} fillers")
+    rng = Random(f"contexts {seed}")
+    labels = [COLORS[i % num_colors] for i in range(count)]
+    rng.shuffle(labels)
+    objects, colors = OBJECTS[:num_objects], COLORS[:num_colors]
+    return [_generate_context(rng, label, objects, sizes, colors, balanced, question, fillers) for label in labels]
 
 
-def _context(
-    random: Random,
+def _generate_context(
+    rng: Random,
     label: str,
-    things: list[str],
+    objects: list[str],
     sizes: list[int],
-    colours: list[str],
-    even: bool,
-    naming: str,
+    colors: list[str],
+    balanced: bool,
+    order: str,
     fillers: tuple[int, int],
 ) -> Context:
-    size = random.choice(sizes)
-    paint = colours * (size // len(colours)) if even else [label, *random.choices(colours, k=size - 1)]
-    random.shuffle(paint)
-    pairs = list(zip(paint, random.sample(things, len(paint)), strict=True))
-    _, named = random.choice([pair for pair in pairs if pair[0] == label])
-    items = [f"a {colour} {thing}" for colour, thing in pairs]
-    named_all = ", ".join(items[:-1]) + " and " * (len(items) > 1) + items[-1]
-    wanted = f"{label} {named}"
-    question = random.choice(_NAMING).format(thing=named)
-    listing = random.choice(_LISTING).format(list=named_all)
-    order = random.choice(ORDERS[:2]) if naming == "either" else naming
-    parts = [question, listing] if order == "before" else [listing, question]
-    for filler in random.sample(_FILLERS, random.randint(*fillers)):
-        parts.insert(random.randint(0, len(parts)), filler)
-    at = parts.index(listing)
-    before = sum(len(part) + 2 for part in parts[:at])  # each sentence ends in ". "
-    start = before + listing.index(wanted)
-    return Context(". ".join(parts) + ".", label, [(start, start + len(wanted))], at)
+    size = rng.choice(sizes)
+    list_colors = colors * (size // len(colors)) if balanced else [label, *rng.choices(colors, k=size - 1)]
+    rng.shuffle(list_colors)
+    pairs = list(zip(list_colors, rng.sample(objects, len(list_colors)), strict=True))
+    _, target = rng.choice([pair for pair in pairs if pair[0] == label])
+    items = [f"a {color} {name}" for color, name in pairs]
+    enumeration = ", ".join(items[:-1]) + " and " * (len(items) > 1) + items[-1]
+    evidence = f"{label} {target}"
+    question = rng.choice(_QUESTIONS).format(object=target)
+    listing = rng.choice(_LISTS).format(list=enumeration)
+    order = rng.choice(ORDERS[:2]) if order == "either" else order
+    sentences = [question, listing] if order == "before" else [listing, question]
+    for filler in rng.sample(_FILLERS, rng.randint(*fillers)):
+        sentences.insert(rng.randint(0, len(sentences)), filler)
+    index = sentences.index(listing)
+    offset = sum(len(sentence) + 2 for sentence in sentences[:index])  # each sentence ends with ". "
+    start = offset + listing.index(evidence)
+    return Context(". ".join(sentences) + ".", label, [(start, start + len(evidence))], index)

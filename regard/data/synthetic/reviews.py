@@ -1,9 +1,9 @@
-"""Generated reviews whose evidence is known: one sentence, and in it a few words, decide the label.
+"""Generated reviews with known evidence: a few words of one sentence decide the label.
 
-A review of a film, a restaurant or a hotel has one sentence with the verdict of the reviewer on the thing reviewed. The
-others are neutral details, or opinions that do not count: of other people, or on other things. Those take their words
-from the same lists in both polarities, drawn without regard to the label, so that a bag of words is misled and a model
-that finds the sentence is not.
+A review of a film, a restaurant or a hotel has one sentence with the verdict of the reviewer on the reviewed thing. All
+other sentences are neutral details, or distractors: opinions of other people or about other things. Distractors use the
+words of both polarities, independently of the label. So a bag of words is misled, and a model that finds the sentence
+is not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from regard.errors import UserError, did_you_mean
 
 LABELS = ("negative", "positive")
 
-# Opinion words, [negative, positive]; the same lists serve verdicts and distractors.
+# Opinion words, [negative, positive], for verdicts and distractors.
 ADJECTIVES = (
     "dreadful dull poor awful disappointing terrible tedious mediocre bad unpleasant forgettable weak horrible",
     "wonderful delightful superb excellent charming brilliant marvellous great good lovely splendid fine perfect",
@@ -29,7 +29,7 @@ _NOUNS = [words.split("|") for words in NOUNS]
 _DEGREES = ["", "", "", "really ", "quite ", "simply ", "truly ", "rather "]
 _NEGATIONS = ["not at all ", "far from ", "anything but ", "hardly "]
 
-# An opinion has one of three shapes: {a} an adjective, {v} a verb in the past, {n} a noun phrase.
+# An opinion has one of three forms: {a} an adjective, {v} a verb in the past tense, {n} a noun phrase.
 _VERDICTS = [
     "I {v} this {thing}",
     "I have to say that I {v} this {thing}",
@@ -45,7 +45,7 @@ _VERDICTS = [
     "My opinion is that this {thing} was {a}",
     "Speaking for myself, I {v} this {thing}",
 ]
-_OTHERS = [
+_DISTRACTORS = [
     "{Person} {v} this {thing}",
     "{Person} said that this {thing} was {a}",
     "{Person} found the whole {thing} {a}",
@@ -74,7 +74,7 @@ _PEOPLE = [
 
 @dataclass(frozen=True)
 class Domain:
-    """What is reviewed, what else may be judged on the way, and details that judge nothing."""
+    """Names of the reviewed thing, other things that distractors are about, and neutral details."""
 
     things: list[str]
     others: list[str]
@@ -160,15 +160,24 @@ DOMAINS = {
 }
 
 
-def _words(line: str) -> list[str]:
-    return line.split()
-
-
 _SLOTS = {
-    "day": _words("Monday Tuesday Wednesday Thursday Friday Saturday Sunday"),
-    "month": _words("January March April May June July August October November"),
-    "place": _words("Lisbon Vienna Oslo Dublin Naples Prague Ghent Turin Seville Basel Bergen Krakow"),
-    "small": _words("two three four five six seven eight nine ten"),
+    "day": ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"],
+    "month": ["January", "March", "April", "May", "June", "July", "August", "October", "November"],
+    "place": [
+        "Lisbon",
+        "Vienna",
+        "Oslo",
+        "Dublin",
+        "Naples",
+        "Prague",
+        "Ghent",
+        "Turin",
+        "Seville",
+        "Basel",
+        "Bergen",
+        "Krakow",
+    ],
+    "small": ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"],
     "number": [str(n) for n in range(20, 200, 7)],
     "year": [str(y) for y in range(1950, 2020, 6)],
 }
@@ -176,7 +185,15 @@ _SLOTS = {
 
 @dataclass(frozen=True)
 class Review:
-    """`evidence`: character spans of the deciding words, negation included; `sentence`: which one holds them."""
+    """A generated review.
+
+    Attributes:
+        text: The text.
+        label: "negative" or "positive".
+        evidence: Character spans of the deciding words, including negation.
+        sentence: Index of the sentence that contains them.
+        domain: What is reviewed, a key of `DOMAINS`.
+    """
 
     text: str
     label: str
@@ -186,75 +203,84 @@ class Review:
 
 
 def generate_reviews(
-    n: int,
-    seed: int,
+    count: int,
+    seed: int = 0,
     *,
     domains: Sequence[str] = tuple(DOMAINS),
     sentences: tuple[int, int] = (3, 10),
     distractors: tuple[int, int] = (1, 4),
     negation: float = 0.15,
 ) -> list[Review]:
-    """`n` reviews, half of them positive; the same arguments give the same reviews.
+    """Generate reviews, half of them positive. The same arguments give the same reviews.
 
-    `sentences` and `distractors` (opinions that do not count) say how many, both ends included. `negation` is the share
-    of adjectives said by denying the opposite: "not at all bad".
+    Args:
+        count: Number of reviews.
+        seed: Random seed.
+        domains: What is reviewed, keys of `DOMAINS`.
+        sentences: Minimum and maximum number of sentences.
+        distractors: Minimum and maximum number of distractors.
+        negation: Fraction of adjectives that are expressed by a negated opposite, such as "not at all bad".
     """
     for name in domains:
         if name not in DOMAINS:
             raise UserError(f"unknown domain {name!r}; {did_you_mean(name, DOMAINS)}")
-    if n < 0 or not domains or not 1 <= sentences[0] <= sentences[1] or not 0 <= distractors[0] <= distractors[1]:
-        raise UserError(f"cannot generate n={n} reviews of {sentences} sentences with {distractors} distractors")
-    random = Random(f"reviews {seed}")
-    polarities = [i % 2 for i in range(n)]
-    random.shuffle(polarities)
+    if count < 0 or not domains or not 1 <= sentences[0] <= sentences[1] or not 0 <= distractors[0] <= distractors[1]:
+        raise UserError(f"cannot generate {count} reviews of {sentences} sentences with {distractors} distractors")
+    rng = Random(f"reviews {seed}")
+    polarities = [i % 2 for i in range(count)]
+    rng.shuffle(polarities)
     names = list(domains)
-    return [_review(random, p, random.choice(names), sentences, distractors, negation) for p in polarities]
+    return [_generate_review(rng, p, rng.choice(names), sentences, distractors, negation) for p in polarities]
 
 
-def _review(
-    random: Random,
+def _generate_review(
+    rng: Random,
     polarity: int,
-    domain: str,
+    domain_name: str,
     sentences: tuple[int, int],
     distractors: tuple[int, int],
     negation: float,
 ) -> Review:
-    room = DOMAINS[domain]
-    count = random.randint(*sentences)
-    others = min(random.randint(*distractors), count - 1)
-    rest = [_opinion(random, room, random.choice(_OTHERS), random.randrange(2), negation)[0] for _ in range(others)]
-    rest += [
-        _fill(random, detail) for detail in random.sample(room.details, min(count - 1 - others, len(room.details)))
+    domain = DOMAINS[domain_name]
+    count = rng.randint(*sentences)
+    num_distractors = min(rng.randint(*distractors), count - 1)
+    fillers = [
+        _generate_opinion(rng, domain, rng.choice(_DISTRACTORS), rng.randrange(2), negation)[0]
+        for _ in range(num_distractors)
     ]
-    random.shuffle(rest)
-    verdict, (start, end) = _opinion(random, room, random.choice(_VERDICTS), polarity, negation)
-    at = random.randint(0, len(rest))
-    parts = [part[0].upper() + part[1:] + "." for part in (*rest[:at], verdict, *rest[at:])]
-    before = sum(len(part) + 1 for part in parts[:at])
-    return Review(" ".join(parts), LABELS[polarity], [(before + start, before + end)], at, domain)
+    num_details = min(count - 1 - num_distractors, len(domain.details))
+    fillers += [_fill_slots(rng, detail) for detail in rng.sample(domain.details, num_details)]
+    rng.shuffle(fillers)
+    verdict, (start, end) = _generate_opinion(rng, domain, rng.choice(_VERDICTS), polarity, negation)
+    index = rng.randint(0, len(fillers))
+    texts = [text[0].upper() + text[1:] + "." for text in (*fillers[:index], verdict, *fillers[index:])]
+    offset = sum(len(text) + 1 for text in texts[:index])
+    return Review(" ".join(texts), LABELS[polarity], [(offset + start, offset + end)], index, domain_name)
 
 
-def _opinion(random: Random, room: Domain, frame: str, polarity: int, negation: float) -> tuple[str, tuple[int, int]]:
-    """A sentence with an opinion in it, and where the opinion's words stand."""
+def _generate_opinion(
+    rng: Random, domain: Domain, frame: str, polarity: int, negation: float
+) -> tuple[str, tuple[int, int]]:
+    """Return a sentence with an opinion, and the character span of the opinion words."""
     if "{v}" in frame:
-        slot, words = "{v}", random.choice(_VERBS[polarity])
+        slot, words = "{v}", rng.choice(_VERBS[polarity])
     elif "{n}" in frame:
-        slot, words = "{n}", random.choice(_NOUNS[polarity])
-    elif random.random() < negation:
-        slot, words = "{a}", random.choice(_NEGATIONS) + random.choice(_ADJECTIVES[1 - polarity])
+        slot, words = "{n}", rng.choice(_NOUNS[polarity])
+    elif rng.random() < negation:
+        slot, words = "{a}", rng.choice(_NEGATIONS) + rng.choice(_ADJECTIVES[1 - polarity])
     else:
-        slot, words = "{a}", random.choice(_DEGREES) + random.choice(_ADJECTIVES[polarity])
-    person = random.choice(_PEOPLE)
+        slot, words = "{a}", rng.choice(_DEGREES) + rng.choice(_ADJECTIVES[polarity])
+    person = rng.choice(_PEOPLE)
     frame = frame.replace("{Person}", person).replace("{person}", person)
-    frame = frame.replace("{thing}", random.choice(room.things)).replace("{other}", random.choice(room.others))
-    # openers and tails stand with verdicts and distractors alike, and say nothing
-    if frame.startswith(("I ", "my ", "the ", "a ", "an ", "our ", "her ")) and random.random() < 0.25:
-        frame = random.choice(_OPENERS) + frame
-    if random.random() < 0.25:
-        frame += random.choice(_TAILS)
+    frame = frame.replace("{thing}", rng.choice(domain.things)).replace("{other}", rng.choice(domain.others))
+    # Openers and tails occur with verdicts and distractors alike, and carry no information.
+    if frame.startswith(("I ", "my ", "the ", "a ", "an ", "our ", "her ")) and rng.random() < 0.25:
+        frame = rng.choice(_OPENERS) + frame
+    if rng.random() < 0.25:
+        frame += rng.choice(_TAILS)
     start = frame.index(slot)
     return frame.replace(slot, words), (start, start + len(words))
 
 
-def _fill(random: Random, detail: str) -> str:
-    return detail.format(**{name: random.choice(words) for name, words in _SLOTS.items()})
+def _fill_slots(rng: Random, detail: str) -> str:
+    return detail.format(**{name: rng.choice(words) for name, words in _SLOTS.items()})

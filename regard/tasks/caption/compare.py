@@ -16,7 +16,7 @@ import numpy as np
 from regard.data import caption_files
 from regard.data.caption_files import CaptionedImages
 from regard.errors import UserError
-from regard.tasks.comparison import PARTS, ComparisonAdapter, Measure, Scored, counted, mean, stats_of
+from regard.tasks.comparison import PARTS, ComparisonAdapter, ComparisonMetric, ItemScores, add_counts, mean, load_item_stats
 from regard.tasks.translate.compare import sentence_bleu
 
 BEAM = 1
@@ -33,10 +33,10 @@ def bleu(sums: np.ndarray) -> np.ndarray:
 
 
 METRICS = (
-    Measure(
-        "bleu", "max", "number", "BLEU-4 of greedy captions, in small letters without punctuation", bleu, top=100.0
+    ComparisonMetric(
+        "bleu", "max", "number", "BLEU-4 of greedy captions, in small letters without punctuation", bleu, maximum=100.0
     ),
-    Measure("exact", "max", "percent", "share of captions that are a reference", mean, share=True, linear=True),
+    ComparisonMetric("exact", "max", "percent", "share of captions that are a reference", mean, is_fraction=True, is_mean=True),
 )
 
 
@@ -100,7 +100,7 @@ class CaptionComparison(ComparisonAdapter):
     def data_settings(self, folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
         return {part: [facts["pictures"][part], str(folder / f"{part}.tsv")] for part in ("train", "valid")}
 
-    def score(self, run: Any, folder: Path) -> Scored:
+    def score(self, run: Any, folder: Path) -> ItemScores:
         from sacrebleu.metrics.bleu import BLEU
 
         part, judge = _read(folder, "test", run.side), BLEU(tokenize="none", force=True)
@@ -110,15 +110,15 @@ class CaptionComparison(ComparisonAdapter):
             seen = judge.corpus_score([one], [[reference] for reference in references])
             counts.append([seen.sys_len, seen.ref_len, *seen.counts, *seen.totals])
         same = [one in references for one, references in zip(said, part.captions, strict=True)]
-        stats = {"bleu": np.array(counts, np.float64), "exact": counted(np.array(same))}
-        return Scored(stats, [{"said": one} for one in said])
+        stats = {"bleu": np.array(counts, np.float64), "exact": add_counts(np.array(same))}
+        return ItemScores(stats, [{"said": one} for one in said])
 
     def latency_queries(self, run: Any, folder: Path, count: int) -> list[Callable[[], Any]]:
         pictures = _read(folder, "valid", run.side).images
         return [lambda i=i: run.describe(pictures[i : i + 1], beam=BEAM) for i in range(min(count, len(pictures)))]
 
     def item_quality(self, file: Path) -> np.ndarray:
-        return sentence_bleu(stats_of(file, "bleu"))
+        return sentence_bleu(load_item_stats(file, "bleu"))
 
     def describe_items(self, folder: Path, numbers: Sequence[int], runs: Sequence[Any]) -> list[dict[str, Any]]:
         part = _read(folder, "test", runs[0].side) if numbers else None

@@ -117,7 +117,7 @@ class Caption:
         return {"words": words, "doubly": LossTerm(((1 - spent) ** 2).sum(), self.doubly)}
 
     def _words(self, model: nn.Module, batch: CaptionBatch) -> LossTerm:
-        logits = model(batch.pictures, batch.target, places=batch.places)
+        logits = model(batch.pictures, batch.target, logits_at=batch.places)
         return LossTerm(F.cross_entropy(logits, batch.words, reduction="sum", label_smoothing=self.smoothing))
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
@@ -170,7 +170,7 @@ def measure(
             seen = torch.from_numpy(np.array(pictures[part]))
             made = collate(blanked(seen) if blank else seen, [row for i in part for row in captions[i]])
             wanted = made.words.to(device)
-            logits = model(made.pictures.to(device), made.target.to(device), places=made.places.to(device)).float()
+            logits = model(made.pictures.to(device), made.target.to(device), logits_at=made.places.to(device)).float()
             nats += float(F.cross_entropy(logits, wanted, reduction="sum"))
             right += int((logits.argmax(-1) == wanted).sum())
             count += len(wanted)

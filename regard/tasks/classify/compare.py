@@ -17,8 +17,8 @@ from regard.data.read_table import Table, read_table
 from regard.errors import UserError
 from regard.inspect import find_attention_layers
 from regard.tasks.classify.dataset import encode_targets
-from regard.tasks.classify.metrics import TINY
-from regard.tasks.comparison import PARTS, ComparisonAdapter, Measure, Scored, counted, mean, stats_of
+from regard.tasks.classify.metrics import EPSILON
+from regard.tasks.comparison import PARTS, ComparisonAdapter, ComparisonMetric, ItemScores, add_counts, mean, load_item_stats
 
 logger = logging.getLogger(__name__)
 
@@ -36,10 +36,10 @@ def _micro(sums: np.ndarray) -> np.ndarray:
 
 
 METRICS = (
-    Measure("accuracy", "max", "percent", "share of test documents named rightly", mean, share=True, linear=True),
-    Measure("macro_f1", "max", "percent", "F1, the mean over classes", _macro, share=True),
-    Measure("micro_f1", "max", "percent", "F1 of all pairs of document and label", _micro, share=True),
-    Measure("loss", "min", "number", "nats: -log of the chance given to the truth", mean, linear=True, top=math.inf),
+    ComparisonMetric("accuracy", "max", "percent", "share of test documents named rightly", mean, is_fraction=True, is_mean=True),
+    ComparisonMetric("macro_f1", "max", "percent", "F1, the mean over classes", _macro, is_fraction=True),
+    ComparisonMetric("micro_f1", "max", "percent", "F1 of all pairs of document and label", _micro, is_fraction=True),
+    ComparisonMetric("loss", "min", "number", "nats: -log of the chance given to the truth", mean, is_mean=True, maximum=math.inf),
 )
 
 
@@ -58,7 +58,7 @@ def _rows(table: Table, file: str) -> list[dict[str, Any]]:
 
 def _said(run: Any, chances: np.ndarray) -> str:
     """The class that is named, or all labels."""
-    if not run.many:
+    if not run.multi_label:
         return run.labels[int(chances.argmax())]
     return "|".join(name for name, p in zip(run.labels, chances, strict=True) if p >= labels.THRESHOLD)
 
@@ -125,7 +125,7 @@ class ClassifyComparison(ComparisonAdapter):
         files = {part: str(folder / f"{part}.jsonl") for part in ("train", "valid")}
         return {**files, "text": "text", "label": "label", "separator": facts["separator"]}
 
-    def score(self, run: Any, folder: Path) -> Scored:
+    def score(self, run: Any, folder: Path) -> ItemScores:
         rows = _read(folder / "test.jsonl")
         truth = encode_targets([row["label"] for row in rows], run.labels, run.config.get("separator"), "the test part")
         chances = run.probabilities([row["text"] for row in rows])
@@ -133,15 +133,15 @@ class ClassifyComparison(ComparisonAdapter):
         if truth.ndim == 2:
             guess, true = chances >= labels.THRESHOLD, truth > 0
             right = (guess == true).all(1)
-            loss = -np.log(np.clip(np.where(true, chances, 1 - chances), TINY, 1)).mean(1)
+            loss = -np.log(np.clip(np.where(true, chances, 1 - chances), EPSILON, 1)).mean(1)
         else:
             eye = np.eye(len(run.labels), dtype=bool)
             guess, true = eye[chances.argmax(1)], eye[truth]
             right = chances.argmax(1) == truth
-            loss = -np.log(np.maximum(chances[np.arange(len(truth)), truth], TINY))
+            loss = -np.log(np.maximum(chances[np.arange(len(truth)), truth], EPSILON))
         counts = np.stack([guess & true, guess, true], -1).astype(np.float64)
         macro, micro = counts.reshape(len(rows), -1), counts.sum(1)
-        return Scored({"accuracy": counted(right), "macro_f1": macro, "micro_f1": micro, "loss": counted(loss)}, said)
+        return ItemScores({"accuracy": add_counts(right), "macro_f1": macro, "micro_f1": micro, "loss": add_counts(loss)}, said)
 
     def latency_queries(self, run: Any, folder: Path, count: int) -> list[Callable[[], Any]]:
         return [lambda text=row["text"]: run.predict(text) for row in _read(folder / "valid.jsonl")[:count]]
@@ -157,7 +157,7 @@ class ClassifyComparison(ComparisonAdapter):
             return None
 
     def item_quality(self, file: Path) -> np.ndarray:
-        return stats_of(file, "accuracy")[:, 0]
+        return load_item_stats(file, "accuracy")[:, 0]
 
     def describe_items(self, folder: Path, numbers: Sequence[int], runs: Sequence[Any]) -> list[dict[str, Any]]:
         rows = _read(folder / "test.jsonl")

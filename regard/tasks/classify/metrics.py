@@ -1,10 +1,10 @@
-"""How good predictions are: one class for each document, or any number of labels.
+"""Metrics of classifiers.
 
-    one      accuracy; macro-F1, the mean of F1 over the classes that occur; the mean negative log-likelihood
-    many     subset accuracy (all labels of a document right); micro-F1 over all pairs of document and label; macro-F1;
-             the mean binary cross entropy. A label is given from a probability of one half on.
+    one label         accuracy; macro-F1, the mean F1 of the classes that occur; mean negative log-likelihood
+    several labels    subset accuracy (all labels of a document correct); micro-F1 over all pairs of document and label;
+                      macro-F1; mean binary cross-entropy. A label is predicted if its probability is at least 1/2.
 
-F1 = 2 · right / (said + true).
+F1 = 2 · correct / (predicted + actual).
 """
 
 from __future__ import annotations
@@ -15,51 +15,63 @@ import numpy as np
 
 from regard.data.labels import THRESHOLD
 
-TINY = 1e-12
+EPSILON = 1e-12
 
 
-def measures(chances: np.ndarray, truth: np.ndarray) -> dict[str, float]:
-    """chances (n, classes); truth: class numbers (n,) or memberships (n, classes)."""
-    right, said, true = _counts(chances, truth)
-    seen = true > 0
-    macro = float((2 * right[seen] / np.maximum(said[seen] + true[seen], 1)).mean()) if seen.any() else 0.0
-    if truth.ndim == 2:
-        given = np.clip(np.where(truth > 0, chances, 1 - chances), TINY, 1)
+def compute_metrics(probabilities: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+    """Compute the metrics of a data set.
+
+    Args:
+        probabilities: (n, classes).
+        targets: Class numbers (n,), or 0/1 for each class (n, classes).
+    """
+    correct, predicted, actual = _count_per_class(probabilities, targets)
+    occurs = actual > 0
+    f1 = 2 * correct[occurs] / np.maximum(predicted[occurs] + actual[occurs], 1)
+    macro_f1 = float(f1.mean()) if occurs.any() else 0.0
+    if targets.ndim == 2:
+        likelihood = np.clip(np.where(targets > 0, probabilities, 1 - probabilities), EPSILON, 1)
         return {
-            "subset_accuracy": float(((chances >= THRESHOLD) == (truth > 0)).all(1).mean()),
-            "micro_f1": float(2 * right.sum() / max(1, said.sum() + true.sum())),
-            "macro_f1": macro,
-            "loss": float(-np.log(given).mean()),
+            "subset_accuracy": float(((probabilities >= THRESHOLD) == (targets > 0)).all(1).mean()),
+            "micro_f1": float(2 * correct.sum() / max(1, predicted.sum() + actual.sum())),
+            "macro_f1": macro_f1,
+            "loss": float(-np.log(likelihood).mean()),
         }
-    given = chances[np.arange(len(truth)), truth]
+    likelihood = probabilities[np.arange(len(targets)), targets]
     return {
-        "accuracy": float((chances.argmax(1) == truth).mean()),
-        "macro_f1": macro,
-        "loss": float(-np.log(np.maximum(given, TINY)).mean()),
+        "accuracy": float((probabilities.argmax(1) == targets).mean()),
+        "macro_f1": macro_f1,
+        "loss": float(-np.log(np.maximum(likelihood, EPSILON)).mean()),
     }
 
 
-def by_class(chances: np.ndarray, truth: np.ndarray, names: Sequence[str]) -> dict[str, dict[str, float]]:
-    """For each class how many documents have it, and precision, recall and F1."""
-    right, said, true = _counts(chances, truth)
-    rows = zip(names, right.tolist(), said.tolist(), true.tolist(), strict=True)
+def per_class_metrics(
+    probabilities: np.ndarray, targets: np.ndarray, classes: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """Support, precision, recall and F1 of each class. Arguments as for `compute_metrics`."""
+    counts = (array.tolist() for array in _count_per_class(probabilities, targets))
     return {
-        name: {"support": t, "precision": r / max(1, s), "recall": r / max(1, t), "f1": 2 * r / max(1, s + t)}
-        for name, r, s, t in rows
+        name: {
+            "support": actual,
+            "precision": correct / max(1, predicted),
+            "recall": correct / max(1, actual),
+            "f1": 2 * correct / max(1, predicted + actual),
+        }
+        for name, correct, predicted, actual in zip(classes, *counts, strict=True)
     }
 
 
-def most_frequent(truth: np.ndarray) -> float:
-    """The accuracy of always saying the class that is most frequent here."""
-    return float(np.bincount(truth).max() / len(truth))
+def most_frequent_accuracy(targets: np.ndarray) -> float:
+    """The accuracy of always predicting the most frequent class."""
+    return float(np.bincount(targets).max() / len(targets))
 
 
-def _counts(chances: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each class: rightly said, said, true."""
-    classes = chances.shape[1]
-    if truth.ndim == 2:
-        said, true = chances >= THRESHOLD, truth > 0
-        return (said & true).sum(0), said.sum(0), true.sum(0)
-    guess = chances.argmax(1)
-    right = np.bincount(truth[guess == truth], minlength=classes)
-    return right, np.bincount(guess, minlength=classes), np.bincount(truth, minlength=classes)
+def _count_per_class(probabilities: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """How often each class is correctly predicted, predicted, and actual; each (classes,)."""
+    num_classes = probabilities.shape[1]
+    if targets.ndim == 2:
+        predicted, actual = probabilities >= THRESHOLD, targets > 0
+        return (predicted & actual).sum(0), predicted.sum(0), actual.sum(0)
+    predictions = probabilities.argmax(1)
+    correct = np.bincount(targets[predictions == targets], minlength=num_classes)
+    return correct, np.bincount(predictions, minlength=num_classes), np.bincount(targets, minlength=num_classes)

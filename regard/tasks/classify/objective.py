@@ -1,11 +1,10 @@
-"""Name the class of a document, or its several labels: batches of documents of like length.
+"""Batches, loss and evaluation of text classifiers. A batch has documents of similar length.
 
-one class          Σ w_y · -log softmax(z)_y / Σ w_y                                   w: how much classes weigh
-several labels     mean over labels of -(w t log σ(z) + (1 - t) log(1 - σ(z)))         t: has it or not
+one label          Σ w_y · -log softmax(z)_y / Σ w_y                                   w: class weights
+several labels     mean over labels of -(w t log σ(z) + (1 - t) log(1 - σ(z)))         t: 1 if the document has the label
 
-With `smoothing` ε what is learnt is less sure than the label (Szegedy et al. 2016, Rethinking the Inception
-Architecture, section 7): of C classes each is wanted with ε/C and the label with 1 - ε more; of several labels each t
-is (1 - ε) t + ε/2.
+With label smoothing ε (Szegedy et al. 2016, Rethinking the Inception Architecture, section 7) the target probability of
+each of C classes is ε/C, and that of the label is 1 - ε more. With several labels each t becomes (1 - ε) t + ε/2.
 """
 
 from __future__ import annotations
@@ -21,14 +20,23 @@ from torch import Tensor, nn
 
 from regard.data import batches
 from regard.data.documents import TokenizedDocuments
-from regard.tasks.classify.metrics import measures
+from regard.models.classifier_output import ClassifierOutput
+from regard.tasks.classify.metrics import compute_metrics
 from regard.training.objective import LossTerm
 
 
 @dataclass(frozen=True)
 class DocumentBatch:
-    """ids, mask and the number of each token's sentence, each (b, n); labels: class numbers (b,) or memberships
-    (b, classes); weight: what the documents weigh together."""
+    """A batch of documents.
+
+    Attributes:
+        ids: Token ids, (b, n).
+        mask: True for real tokens, (b, n).
+        sentences: Number of each token's sentence in its document, (b, n).
+        labels: Class numbers (b,), or 0/1 for each class (b, classes).
+        tokens: Number of real tokens.
+        weight: Sum of the weights of the documents.
+    """
 
     ids: Tensor
     mask: Tensor
@@ -43,8 +51,19 @@ class DocumentBatch:
 
 
 class ClassifyObjective:
-    """The task that the loop trains on. `labels` are class numbers (n,), or memberships (n, classes) where a document
-    may have several; `weights` (classes,) says how much classes weigh."""
+    """The objective of the training loop.
+
+    Args:
+        train: Training documents.
+        labels: Class numbers (n,), or 0/1 for each class (n, classes).
+        valid: Validation documents.
+        valid_labels: Their labels.
+        num_classes: Number of classes.
+        batch_tokens: Tokens of a batch.
+        seed: Seed of the order of the batches.
+        class_weights: Weight of each class in the loss, (classes,).
+        label_smoothing: ε.
+    """
 
     mode: Literal["max", "min"] = "max"
 
@@ -61,97 +80,121 @@ class ClassifyObjective:
         class_weights: np.ndarray | None = None,
         label_smoothing: float = 0.0,
     ):
-        # where classes weigh alike, so they do in choosing the best model
+        # with class weights, rare classes count for the selection of the best checkpoint too
         self.monitor = "macro_f1" if class_weights is not None else "micro_f1" if labels.ndim == 2 else "accuracy"
         self.class_weights, self.label_smoothing = class_weights, label_smoothing
         self.train, self.labels, self.valid, self.valid_labels = train, labels, valid, valid_labels
         self.num_classes, self.batch_tokens, self.seed = num_classes, batch_tokens, seed
-        self._numbers = sentence_numbers(train)
+        self._sentence_ids = sentence_ids(train)
 
     def training_data(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The training part as `regard.models.data_hooks` wants it."""
-        many = self.labels if self.labels.ndim == 2 else np.eye(self.num_classes)[self.labels]
-        return self.train.ids, self.train.starts, many
+        """The training part for models that use all of it before the first step (regard.models.data_hooks)."""
+        one_hot = self.labels if self.labels.ndim == 2 else np.eye(self.num_classes)[self.labels]
+        return self.train.ids, self.train.starts, one_hot
 
     def plan(self, epoch: int) -> list[np.ndarray]:
         return batches.plan_batches(self.train.lengths, self.batch_tokens, seed=self.seed, epoch=epoch)
 
     def batch(self, indices: np.ndarray, epoch: int) -> DocumentBatch:
-        return collate(self.train, self._numbers, self.labels, indices, self.class_weights)
+        return collate(self.train, self._sentence_ids, self.labels, indices, self.class_weights)
 
     def loss(self, model: nn.Module, batch: DocumentBatch) -> Mapping[str, LossTerm]:
-        out = model(batch.ids, batch.mask, batch.sentences)
-        weights = None if self.class_weights is None else torch.from_numpy(self.class_weights).to(out.logits)
-        each = out.logits[None] if out.each is None else out.each
-        loss = torch.stack([class_loss(logits, batch.labels, weights, self.label_smoothing) for logits in each]).mean()
-        terms = {"classes": LossTerm(loss)}
-        return terms | {name: LossTerm(total, weight) for name, (total, weight) in out.terms.items()}
+        output = call_model(model, batch.ids, batch.mask, batch.sentences)
+        weights = None if self.class_weights is None else torch.from_numpy(self.class_weights).to(output.logits)
+        members = output.logits[None] if output.member_logits is None else output.member_logits
+        losses = [classification_loss(logits, batch.labels, weights, self.label_smoothing) for logits in members]
+        terms = {name: LossTerm(total, weight) for name, (total, weight) in output.terms.items()}
+        return {"classes": LossTerm(torch.stack(losses).mean()), **terms}
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
-        many = self.valid_labels.ndim == 2
-        found = probabilities(model, self.valid, many=many, batch_tokens=2 * self.batch_tokens)
-        return measures(found, self.valid_labels)
+        multi_label = self.valid_labels.ndim == 2
+        probabilities = predict_probabilities(
+            model, self.valid, multi_label=multi_label, batch_tokens=2 * self.batch_tokens
+        )
+        return compute_metrics(probabilities, self.valid_labels)
 
 
-def class_loss(logits: Tensor, labels: Tensor, weights: Tensor | None, smoothing: float = 0.0) -> Tensor:
-    """The sum over the batch; see above."""
+def call_model(model: nn.Module, ids: Tensor, mask: Tensor, sentences: Tensor) -> ClassifierOutput:
+    """Call a classifier. A model that returns only its logits, (b, classes), is a classifier too."""
+    output = model(ids, mask, sentences)
+    return ClassifierOutput(output) if isinstance(output, Tensor) else output
+
+
+def classification_loss(logits: Tensor, labels: Tensor, weights: Tensor | None, label_smoothing: float = 0.0) -> Tensor:
+    """The loss, summed over the batch.
+
+    Args:
+        logits: (b, classes).
+        labels: Class numbers (b,), or 0/1 for each class (b, classes).
+        weights: Class weights, (classes,).
+        label_smoothing: ε.
+    """
     if labels.dim() == 1:
-        return F.cross_entropy(logits, labels, weights, reduction="sum", label_smoothing=smoothing)
-    wanted = (1 - smoothing) * labels + smoothing / 2
-    return F.binary_cross_entropy_with_logits(logits, wanted, pos_weight=weights, reduction="sum") / labels.shape[1]
+        return F.cross_entropy(logits, labels, weights, reduction="sum", label_smoothing=label_smoothing)
+    targets = (1 - label_smoothing) * labels + label_smoothing / 2
+    return F.binary_cross_entropy_with_logits(logits, targets, pos_weight=weights, reduction="sum") / labels.shape[1]
 
 
-def sentence_numbers(documents: TokenizedDocuments) -> np.ndarray:
-    """For each token of all documents, the number of its sentence within its document."""
-    number = np.repeat(np.arange(len(documents.sentence_starts)), documents.sentence_lengths)
+def sentence_ids(documents: TokenizedDocuments) -> np.ndarray:
+    """The number of each token's sentence in its document, (tokens of all documents,)."""
+    sentence = np.repeat(np.arange(len(documents.sentence_starts)), documents.sentence_lengths)
     first = np.repeat(documents.sentence_offsets[:-1], documents.lengths)
-    return (number - first).astype(np.int32)
+    return (sentence - first).astype(np.int32)
 
 
 def collate(
     documents: TokenizedDocuments,
-    numbers: np.ndarray,
+    sentences: np.ndarray,
     labels: np.ndarray,
     indices: np.ndarray,
-    weights: np.ndarray | None = None,
+    class_weights: np.ndarray | None = None,
 ) -> DocumentBatch:
-    """The named documents as padded tensors."""
+    """Build a padded batch.
+
+    Args:
+        documents: All documents.
+        sentences: `sentence_ids(documents)`.
+        labels: Labels of all documents.
+        indices: The documents of the batch.
+        class_weights: Class weights, (classes,).
+    """
     lengths = documents.lengths[indices]
-    place = np.arange(lengths.max())
-    mask = place < lengths[:, None]
-    token = np.where(mask, documents.starts[indices, None] + place, 0)
-    ids = np.where(mask, documents.ids[token], 0)
-    chosen = labels[indices]
-    weight = weights[chosen].sum() if weights is not None and chosen.ndim == 1 else len(chosen)
+    positions = np.arange(lengths.max())
+    mask = positions < lengths[:, None]
+    tokens = np.where(mask, documents.starts[indices, None] + positions, 0)
+    ids = np.where(mask, documents.ids[tokens], 0)
+    batch_labels = labels[indices]
+    one_label = batch_labels.ndim == 1
+    weight = class_weights[batch_labels].sum() if class_weights is not None and one_label else len(batch_labels)
     return DocumentBatch(
         torch.from_numpy(ids.astype(np.int64)),
         torch.from_numpy(mask),
-        torch.from_numpy(np.where(mask, numbers[token], 0).astype(np.int64)),
-        torch.from_numpy(chosen.astype(np.int64 if chosen.ndim == 1 else np.float32)),
+        torch.from_numpy(np.where(mask, sentences[tokens], 0).astype(np.int64)),
+        torch.from_numpy(batch_labels.astype(np.int64 if one_label else np.float32)),
         int(lengths.sum()),
         float(weight),
     )
 
 
-def chances(logits: Tensor, many: bool = False) -> Tensor:
-    """p(class) of logits (..., classes): they sum to one, unless there may be many."""
-    return logits.float().sigmoid() if many else logits.float().softmax(-1)
+def to_probabilities(logits: Tensor, multi_label: bool = False) -> Tensor:
+    """Logits (..., classes) to probabilities. With several labels each class has its own probability."""
+    return logits.float().sigmoid() if multi_label else logits.float().softmax(-1)
 
 
 @torch.no_grad()
-def probabilities(
-    model: nn.Module, documents: TokenizedDocuments, *, many: bool = False, batch_tokens: int = 16_384
+def predict_probabilities(
+    model: nn.Module, documents: TokenizedDocuments, *, multi_label: bool = False, batch_tokens: int = 16_384
 ) -> np.ndarray:
-    """p(class) of each document, (n, classes), in their order."""
+    """The probability of each class for each document, (documents, classes)."""
     device = next(model.parameters()).device
-    numbers, labels = sentence_numbers(documents), np.zeros(len(documents), np.int64)
-    rows: list[np.ndarray] = []
+    sentences, no_labels = sentence_ids(documents), np.zeros(len(documents), np.int64)
     plan = batches.plan_batches(documents.lengths, batch_tokens, seed=0, epoch=0, shuffle=False)
+    rows: list[np.ndarray] = []
     for indices in plan:
-        batch = collate(documents, numbers, labels, indices)
-        out = model(batch.ids.to(device), batch.mask.to(device), batch.sentences.to(device))
-        rows.append(chances(out.logits, many).cpu().numpy())
-    order, found = np.concatenate(plan), np.concatenate(rows)
-    back = np.empty_like(found)
-    back[order] = found
-    return back
+        batch = collate(documents, sentences, no_labels, indices)
+        output = call_model(model, batch.ids.to(device), batch.mask.to(device), batch.sentences.to(device))
+        rows.append(to_probabilities(output.logits, multi_label).cpu().numpy())
+    by_length = np.concatenate(rows)
+    probabilities = np.empty_like(by_length)
+    probabilities[np.concatenate(plan)] = by_length
+    return probabilities

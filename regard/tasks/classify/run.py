@@ -1,4 +1,4 @@
-"""A trained classifier in Python: predict, evaluate, look."""
+"""A trained text classifier: predict, evaluate, look."""
 
 from __future__ import annotations
 
@@ -6,33 +6,40 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-from torch import Tensor, nn
 
 from regard.data.labels import THRESHOLD
 from regard.data.read_table import Table, read_table
 from regard.tasks.base_run import Run
-from regard.tasks.classify import objective
 from regard.tasks.classify.dataset import encode_targets, encode_texts
-from regard.tasks.classify.metrics import by_class, measures, most_frequent
+from regard.tasks.classify.metrics import compute_metrics, most_frequent_accuracy, per_class_metrics
+from regard.tasks.classify.objective import predict_probabilities
+
+if TYPE_CHECKING:
+    from regard.explain.look_result import Look
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The class with the highest probability, and the probability of each; where a document may have several labels,
-    all that are more probable than not."""
+    """The prediction for one text.
+
+    Attributes:
+        label: The most probable class.
+        probabilities: Probability of each class.
+        labels: Where a document can have several labels: those with a probability of at least 1/2. Otherwise None.
+    """
 
     label: str
     probabilities: dict[str, float]
     labels: tuple[str, ...] | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        named = {"label": self.label} if self.labels is None else {"labels": list(self.labels)}
-        return {**named, "probabilities": self.probabilities}
+        label = {"label": self.label} if self.labels is None else {"labels": list(self.labels)}
+        return {**label, "probabilities": self.probabilities}
 
 
 class Classifier(Run):
@@ -44,73 +51,81 @@ class Classifier(Run):
 
     @property
     def labels(self) -> list[str]:
+        """The names of the classes."""
         return self.config["labels"]
 
     @property
-    def many(self) -> bool:
-        """Whether a document may have several labels."""
+    def multi_label(self) -> bool:
+        """Whether a document can have several labels."""
         return self.settings.data.multi_label
 
     @property
     def text_column(self) -> str | None:
-        """The column that training read, named or guessed."""
+        """The text column of the training table."""
         return self.settings.data.text or self._columns[0]
+
+    @property
+    def label_column(self) -> str | None:
+        """The label column of the training table."""
+        return self.settings.data.label or self._columns[1]
 
     @property
     def _columns(self) -> list[str | None]:
         return self.config["data"]["train"].get("columns") or [None, None]
 
     def probabilities(self, texts: Sequence[str]) -> np.ndarray:
-        """p(class) for each text, (n, classes). `say` is told where texts were too long to be read whole."""
+        """The probability of each class for each text, (texts, classes)."""
         if not len(texts):
             return np.zeros((0, len(self.labels)), np.float32)
-        if not isinstance(self.model, nn.Module):
-            return self.model.probabilities(list(texts), self.many)
-        assert self.tokenizer is not None
-        found = encode_texts(texts, self.tokenizer, self.settings)
-        if found.num_truncated:
+        if self.fitted is not None:
+            return self.fitted.probabilities(list(texts), self.multi_label)
+        documents = encode_texts(texts, self.tokenizer, self.settings)
+        if documents.num_truncated:
             logger.info(
-                f"{found.num_truncated:,} of {len(texts):,} texts were cut at {self.settings.data.max_tokens} tokens"
+                f"{documents.num_truncated:,} of {len(texts):,} texts were truncated to "
+                f"{self.settings.data.max_tokens} tokens"
             )
-        return objective.probabilities(self.model, found, many=self.many)
+        return predict_probabilities(self.model, documents, multi_label=self.multi_label)
 
     @overload
     def predict(self, text: str) -> Prediction: ...
     @overload
     def predict(self, text: Sequence[str]) -> list[Prediction]: ...
     def predict(self, text: str | Sequence[str]) -> Prediction | list[Prediction]:
-        """The class of a text (or its labels), or of each of several."""
-        texts = [text] if isinstance(text, str) else list(text)
-        said = []
-        for row in self.probabilities(texts):
-            chances = {label: float(p) for label, p in zip(self.labels, row, strict=True)}
-            given = tuple(name for name, p in chances.items() if p >= THRESHOLD) if self.many else None
-            said.append(Prediction(max(chances, key=chances.__getitem__), chances, given))
-        return said[0] if isinstance(text, str) else said
+        """Predict the class of a text, or of each of several texts."""
+        predictions = []
+        for row in self.probabilities([text] if isinstance(text, str) else list(text)):
+            by_label = dict(zip(self.labels, map(float, row), strict=True))
+            labels = tuple(name for name, p in by_label.items() if p >= THRESHOLD) if self.multi_label else None
+            predictions.append(Prediction(max(by_label, key=by_label.__getitem__), by_label, labels))
+        return predictions[0] if isinstance(text, str) else predictions
 
     def evaluate(
-        self,
-        data: str | Path | Table,
-        *,
-        text: str | None = None,
-        label: str | None = None,
+        self, data: str | Path | Table, *, text: str | None = None, label: str | None = None
     ) -> dict[str, Any]:
-        """Accuracy, macro-F1 and loss on a file, and the numbers of each class. Columns are those of training unless
-        named."""
-        data_settings = self.settings.data
-        table = data
-        if not isinstance(table, Table):
-            text, label = text or self.text_column, label or data_settings.label or self._columns[1]
-            table = read_table(Path(table), text=text, label=label, many=self.many)
+        """Compute the metrics on labelled documents.
+
+        Args:
+            data: A table.
+            text: Its text column. Default: as in training.
+            label: Its label column. Default: as in training.
+
+        Returns:
+            Accuracy, macro-F1, loss and others; "classes" has precision, recall and F1 of each class.
+        """
+        if isinstance(data, Table):
+            table, where = data, ""
+        else:
+            columns = {"text": text or self.text_column, "label": label or self.label_column}
+            table, where = read_table(Path(data), **columns, multilabel=self.multi_label), str(data)
         for note in table.notes:
             logger.info(note)
-        where = "" if isinstance(data, Table) else str(data)
-        truth = encode_targets(table.labels or [], self.labels, self.config.get("separator"), where)
-        found = self.probabilities(table.texts)
-        measured: dict[str, Any] = {"rows": len(table.texts), **measures(found, truth)}
-        if not self.many:
-            measured["most_frequent"] = most_frequent(truth)
-        return {**measured, "classes": by_class(found, truth, self.labels)}
+        targets = encode_targets(table.labels or [], self.labels, self.config.get("separator"), where)
+        probabilities = self.probabilities(table.texts)
+        metrics: dict[str, Any] = {"rows": len(table.texts), **compute_metrics(probabilities, targets)}
+        if not self.multi_label:
+            metrics["most_frequent"] = most_frequent_accuracy(targets)
+        return {**metrics, "classes": per_class_metrics(probabilities, targets, self.labels)}
 
     def look(
         self,
@@ -120,13 +135,16 @@ class Classifier(Run):
         evidence: list[tuple[int, int]] | None = None,
         faithful: bool = True,
         what_if: Sequence[Any] = (),
-    ):
-        """A page that shows what the model looks at in this text, asked about its prediction or about another label; in
-        a notebook it shows itself. `what_if`: interventions (regard.explain.interventions)."""
+    ) -> Look:
+        """Show the attention on a text.
+
+        Args:
+            text: The text.
+            label: The class to explain. Default: the predicted class.
+            evidence: Character spans that are known to decide the label, to compare the attention with.
+            faithful: Whether to measure the faithfulness of the attention.
+            what_if: Interventions (regard.explain.interventions), such as "hide:film".
+        """
         from regard.tasks.classify.look import look
 
         return look(self, text, label=label, evidence=evidence, faithful=faithful, what_if=what_if)
-
-    def chances(self, logits: Tensor) -> Tensor:
-        """p(class) of a model's logits (..., classes)."""
-        return objective.chances(logits, self.many)

@@ -13,7 +13,7 @@ from torch import nn
 from regard.config.validation import check_fraction
 from regard.data import labels
 from regard.data.read_table import Table
-from regard.data.tokenizer import SPECIAL, Tokenizer, train_tokenizer
+from regard.data.tokenizer import SPECIAL_TOKENS, Tokenizer, train_tokenizer
 from regard.errors import UserError
 from regard.inspect import find_attention_layers
 from regard.models.ensemble import Ensemble
@@ -21,7 +21,7 @@ from regard.models.linear_text_model import FittableConfig, FittedModel
 from regard.tasks.base import FittableTask
 from regard.tasks.classify.compare import ClassifyComparison
 from regard.tasks.classify.dataset import ClassifyDataset, encode_texts, read_dataset
-from regard.tasks.classify.metrics import measures
+from regard.tasks.classify.metrics import compute_metrics
 from regard.tasks.classify.objective import ClassifyObjective
 from regard.tasks.classify.run import Classifier
 from regard.tasks.classify.settings import ClassifySettings
@@ -117,7 +117,7 @@ class ClassifyTask(FittableTask[ClassifySettings, ClassifyDataset]):
             dataset.texts, dataset.labels, len(dataset.classes), settings.seed, dataset.class_weights
         )
         probabilities = model.probabilities(dataset.valid_texts, dataset.labels.ndim == 2)
-        return model, measures(probabilities, dataset.valid_labels)
+        return model, compute_metrics(probabilities, dataset.valid_labels)
 
     def format_size(self, info: Mapping[str, Any]) -> str:
         return f"{info['rows']:,} rows"
@@ -145,4 +145,4 @@ def _has_attention(config: Mapping[str, Any]) -> bool:
     if isinstance(model_config, FittableConfig):
         return False
     with torch.random.fork_rng(devices=[]):
-        return bool(find_attention_layers(model_config.build(len(SPECIAL) + 1, len(config["labels"]))))
+        return bool(find_attention_layers(model_config.build(len(SPECIAL_TOKENS) + 1, len(config["labels"]))))

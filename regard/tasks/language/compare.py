@@ -21,7 +21,7 @@ from regard.data.tokenizer import MASK, SPECIAL_TOKENS
 from regard.data.train_valid_split import count_duplicates
 from regard.data.vocabulary import Vocabulary
 from regard.errors import UserError
-from regard.tasks.comparison import PARTS, ComparisonAdapter, Measure, Scored, mean, stats_of
+from regard.tasks.comparison import PARTS, ComparisonAdapter, ComparisonMetric, ItemScores, mean, load_item_stats
 from regard.tasks.language.objective import build_token_objective
 
 logger = logging.getLogger(__name__)
@@ -42,8 +42,8 @@ def _perplexity(sums: np.ndarray) -> np.ndarray:
 
 
 METRICS = (
-    Measure("loss", "min", "number", "nats a token (of masked or blank words: of those)", mean, top=math.inf),
-    Measure("perplexity", "min", "number", "exp of the nats a token", _perplexity, top=math.inf),
+    ComparisonMetric("loss", "min", "number", "nats a token (of masked or blank words: of those)", mean, maximum=math.inf),
+    ComparisonMetric("perplexity", "min", "number", "exp of the nats a token", _perplexity, maximum=math.inf),
 )
 
 
@@ -157,7 +157,7 @@ class LanguageComparison(ComparisonAdapter):
         files = {"train": [str(folder / "train.txt")], "valid": str(folder / "valid.txt")}
         return {**files, "cache": str(folder / "tokens")}  # once for all runs
 
-    def score(self, run: Any, folder: Path) -> Scored:
+    def score(self, run: Any, folder: Path) -> ItemScores:
         text, learnt, edges = _stretches(run, folder)
         rows = []
         for start, stop in pairwise(edges):
@@ -165,7 +165,7 @@ class LanguageComparison(ComparisonAdapter):
             rows.append((found["loss"] * (stop - start), stop - start))
         stats = np.array(rows, np.float64)
         said = [{"loss": nats / count, "tokens": int(count)} for nats, count in rows]
-        return Scored({"loss": stats, "perplexity": stats}, said)
+        return ItemScores({"loss": stats, "perplexity": stats}, said)
 
     def latency_queries(self, run: Any, folder: Path, count: int) -> list[Callable[[], Any]]:
         """The chances of the next word (or of those in blanks) after a window."""
@@ -181,7 +181,7 @@ class LanguageComparison(ComparisonAdapter):
         return [lambda start=int(start): one(start) for start in starts]
 
     def item_quality(self, file: Path) -> np.ndarray:
-        nats = stats_of(file, "loss")
+        nats = load_item_stats(file, "loss")
         return -nats[:, 0] / nats[:, 1]
 
     def describe_items(self, folder: Path, numbers: Sequence[int], runs: Sequence[Any]) -> list[dict[str, Any]]:

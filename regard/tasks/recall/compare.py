@@ -13,12 +13,12 @@ import numpy as np
 from regard.data.facts import Questions, read_facts, read_questions
 from regard.data.parallel_text import read_lines
 from regard.errors import UserError
-from regard.tasks.comparison import PARTS, ComparisonAdapter, Measure, Scored, counted, mean, stats_of
+from regard.tasks.comparison import PARTS, ComparisonAdapter, ComparisonMetric, ItemScores, add_counts, mean, load_item_stats
 
 logger = logging.getLogger(__name__)
 
 METRICS = (
-    Measure("exact", "max", "percent", "share of questions answered word by word", mean, share=True, linear=True),
+    ComparisonMetric("exact", "max", "percent", "share of questions answered word by word", mean, is_fraction=True, is_mean=True),
 )
 
 
@@ -87,18 +87,18 @@ class RecallComparison(ComparisonAdapter):
     def data_settings(self, folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
         return {"train": [str(folder / "facts.txt"), str(folder / "train.tsv")], "valid": str(folder / "valid.tsv")}
 
-    def score(self, run: Any, folder: Path) -> Scored:
+    def score(self, run: Any, folder: Path) -> ItemScores:
         asked = _read(folder / "test.tsv")
         made = run.ask([question for question, _ in asked], near=0)
         right = np.array([one.guess == answer for one, (_, answer) in zip(made, asked, strict=True)])
         said = [{"said": one.guess, "confidence": round(one.confidence, 6)} for one in made]
-        return Scored({"exact": counted(right)}, said)
+        return ItemScores({"exact": add_counts(right)}, said)
 
     def latency_queries(self, run: Any, folder: Path, count: int) -> list[Callable[[], Any]]:
         return [lambda question=q: run.ask(question, near=0) for q, _ in _read(folder / "valid.tsv")[:count]]
 
     def item_quality(self, file: Path) -> np.ndarray:
-        return stats_of(file, "exact")[:, 0]
+        return load_item_stats(file, "exact")[:, 0]
 
     def describe_items(self, folder: Path, numbers: Sequence[int], runs: Sequence[Any]) -> list[dict[str, Any]]:
         rows = _read(folder / "test.tsv")

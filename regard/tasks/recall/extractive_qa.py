@@ -136,7 +136,7 @@ def read(
 
 def collate(pages: Sequence[Passage]) -> PageBatch:
     ids, mask = pad_rows([page.ids for page in pages])
-    shapes, own = pad_rows([page.shapes for page in pages])[0], pad_rows([page.own for page in pages])[0]
+    shapes, own = pad_rows([page.shapes for page in pages])[0], pad_rows([page.in_name for page in pages])[0]
     place = np.arange(ids.shape[1])
     allowed = mask & ((place >= np.array([page.start for page in pages])[:, None]) | (place == 0))
     spans = [(row, s, e) for row, page in enumerate(pages) for s, e in page.spans]

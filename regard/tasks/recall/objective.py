@@ -53,7 +53,7 @@ class Recall:
         return collate([items[i] for i in indices])
 
     def loss(self, model: nn.Module, batch: ItemBatch) -> Mapping[str, LossTerm]:
-        logits = model(batch.ids, places=batch.places)
+        logits = model(batch.ids, logits_at=batch.places)
         return {"words": LossTerm(F.cross_entropy(logits, batch.wanted, reduction="sum"))}
 
     def evaluate(self, model: nn.Module) -> Mapping[str, float]:
@@ -61,7 +61,7 @@ class Recall:
 
     def _epoch(self, epoch: int) -> list[QAExample]:
         if self._kept is None or self._kept[0] != epoch:
-            self._kept = (epoch, self.items.epoch(epoch))
+            self._kept = (epoch, self.items.generate_epoch(epoch))
         return self._kept[1]
 
 

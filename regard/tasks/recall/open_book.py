@@ -60,7 +60,7 @@ def ask(
             passages.append(Passage(None, 0.0, "", [-20.0, 0.0, 0.0, 0.0]))
             continue
         (s, made, said), (person, alike) = best[i], people[0]
-        shown = list(zip([piece.strip() for piece in made.pieces], said.weights, strict=True))
+        shown = list(zip([piece.strip() for piece in made.words], said.weights, strict=True))
         signals = [_log(said.chance), _log(1 - said.none), alike, _log(said.none)]
         others = [other for other, _ in people[1:]]
         passages.append(Passage(person, alike, said.text, signals, book.sentences[s], shown, others))

@@ -77,10 +77,10 @@ class RecallTask(Task[RecallSettings, RecallDataset]):
             raise UserError(f"data.valid_fraction lies between 0 and 1, and was given {data.valid_fraction}")
         if not 0 <= data.drop < 0.5:
             raise UserError(f"data.drop is a share from 0 to below 0.5, and was given {data.drop}")
-        for name in ("sentences", "phrases", "clozes", "questions", "strangers", "after"):
+        for name in ("sentences", "phrases", "clozes", "questions", "unknown_names", "max_words_after"):
             if getattr(mix, name) < 0:
                 raise UserError(f"mix.{name} must be 0 or more, and was given {getattr(mix, name)}")
-        for name in ("most", "before"):
+        for name in ("max_phrase_words", "max_words_before"):
             if getattr(mix, name) < 1:
                 raise UserError(f"mix.{name} must be 1 or more, and was given {getattr(mix, name)}")
         if settings.data.train and len(settings.data.train) != 2:
@@ -88,9 +88,6 @@ class RecallTask(Task[RecallSettings, RecallDataset]):
                 f"recall wants a file of facts and a table of questions (--facts FILE --questions FILE), and was given "
                 f"{', '.join(settings.data.train)} alone"
             )
-        fields = type(settings.model).__dataclass_fields__
-        if "vocab" in fields and settings.model.vocab != fields["vocab"].default:
-            raise UserError("the model's vocabulary is its tokenizer's: say --vocab N, and not model.vocab")
 
     def check_config(self, config: Mapping[str, Any]) -> None:
         _ = config["patterns"], config["settings"]["book"]
@@ -139,7 +136,7 @@ class RecallTask(Task[RecallSettings, RecallDataset]):
                 return {"exact": float(np.mean([a == b for a, b in zip(said, asked.answers, strict=True)]))}
 
             job = Recall(items, scored, **shape)
-            first = items.epoch(0)
+            first = items.generate_epoch(0)
             tokens = sum(len(item.ids) for item in first)
             said = f"{len(book):,} facts and {len(found.train):,} questions, {len(first):,} items ({tokens:,} tokens) an epoch"
         return job, f"{said}, vocabulary {words.vocab_size:,} ({words.kind})"

@@ -15,7 +15,7 @@ from regard.data import parallel_text
 from regard.data.train_valid_split import count_duplicates
 from regard.errors import UserError
 from regard.inspect import find_attention_layers
-from regard.tasks.comparison import PARTS, ComparisonAdapter, Measure, Scored, counted, mean, stats_of
+from regard.tasks.comparison import PARTS, ComparisonAdapter, ComparisonMetric, ItemScores, add_counts, mean, load_item_stats
 
 logger = logging.getLogger(__name__)
 
@@ -48,8 +48,8 @@ def sentence_bleu(counts: np.ndarray) -> np.ndarray:
 
 
 METRICS = (
-    Measure("bleu", "max", "number", f"BLEU of greedy translations ({SIGNATURE})", bleu, top=100.0),
-    Measure("exact", "max", "percent", "share of translations that are the reference", mean, share=True, linear=True),
+    ComparisonMetric("bleu", "max", "number", f"BLEU of greedy translations ({SIGNATURE})", bleu, maximum=100.0),
+    ComparisonMetric("exact", "max", "percent", "share of translations that are the reference", mean, is_fraction=True, is_mean=True),
 )
 
 
@@ -106,7 +106,7 @@ class TranslateComparison(ComparisonAdapter):
         files = {part: [str(folder / f"{part}.jsonl")] for part in ("train", "valid")}
         return {**files, "source": "source", "target": "target"}
 
-    def score(self, run: Any, folder: Path) -> Scored:
+    def score(self, run: Any, folder: Path) -> ItemScores:
         from sacrebleu.metrics.bleu import BLEU
 
         rows = _read(folder / "test.jsonl")
@@ -117,8 +117,8 @@ class TranslateComparison(ComparisonAdapter):
             seen = judge.corpus_score([one], [[truth]])
             counts.append([seen.sys_len, seen.ref_len, *seen.counts, *seen.totals])
         same = [one.split() == truth.split() for one, truth in zip(said, wanted, strict=True)]
-        stats = {"bleu": np.array(counts, np.float64), "exact": counted(np.array(same))}
-        return Scored(stats, [{"said": one} for one in said])
+        stats = {"bleu": np.array(counts, np.float64), "exact": add_counts(np.array(same))}
+        return ItemScores(stats, [{"said": one} for one in said])
 
     def latency_queries(self, run: Any, folder: Path, count: int) -> list[Callable[[], Any]]:
         rows = _read(folder / "valid.jsonl")[:count]
@@ -133,7 +133,7 @@ class TranslateComparison(ComparisonAdapter):
         )
 
     def item_quality(self, file: Path) -> np.ndarray:
-        return sentence_bleu(stats_of(file, "bleu"))
+        return sentence_bleu(load_item_stats(file, "bleu"))
 
     def describe_items(self, folder: Path, numbers: Sequence[int], runs: Sequence[Any]) -> list[dict[str, Any]]:
         rows = _read(folder / "test.jsonl")
