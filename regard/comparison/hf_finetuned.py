@@ -21,7 +21,7 @@ from regard.comparison.hf_frozen import Embedder, averaged, examples, padded
 from regard.config.settings import TrainSettings, build_dataclass
 from regard.data import batches
 from regard.models.linear_text_model import shares
-from regard.tasks.classify.metrics import measures
+from regard.tasks.classify.metrics import compute_metrics
 from regard.tasks.classify.run import Prediction
 from regard.training import atomic_write
 from regard.training.checkpoint import load_weights
@@ -78,7 +78,7 @@ class Job:
         return {"classes": LossTerm(F.cross_entropy(model(batch.ids, batch.mask), batch.labels, reduction="sum"))}
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
-        return measures(chances(model, self.rows["valid"]), self.truth["valid"])
+        return compute_metrics(chances(model, self.rows["valid"]), self.truth["valid"])
 
 
 @torch.no_grad()

@@ -22,7 +22,7 @@ from regard.data.read_table import list_classes, read_table
 from regard.errors import UserError
 from regard.hub import load_folder
 from regard.models.linear_text_model import shares
-from regard.tasks.classify.metrics import measures
+from regard.tasks.classify.metrics import compute_metrics
 from regard.tasks.classify.run import Prediction, as_numbers
 from regard.training import atomic_write
 
@@ -95,7 +95,7 @@ def padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
 
 def averaged(net: Any, ids: Tensor, mask: Tensor) -> Tensor:
     """The mean of the last states over the real places, (b, dim)."""
-    return (net.states(ids, mask=mask) * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+    return (net.hidden_states(ids, mask=mask) * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
 
 
 def check(task: str, options: Mapping[str, Any]) -> None:
@@ -110,7 +110,7 @@ def examples(parts: Path) -> tuple[dict[str, list[str]], dict[str, np.ndarray], 
     """Texts and class numbers of the parts to learn from, and the classes."""
     tables = {part: read_table(parts / f"{part}.jsonl", text="text", label="label") for part in ("train", "valid")}
     classes = list_classes(tables["train"].labels)
-    truth = {part: as_numbers(table.labels or [], classes, None) for part, table in tables.items()}
+    truth = {part: encode_targets(table.labels or [], classes, None) for part, table in tables.items()}
     return {part: table.texts for part, table in tables.items()}, truth, classes
 
 
@@ -126,7 +126,7 @@ def fit(task: str, options: Mapping[str, Any], parts: Path, folder: Path, seed: 
     if len(classes) == 2:  # one line of weights says both
         weight, bias = np.concatenate([-weight, weight]) / 2, np.concatenate([-bias, bias]) / 2
     chances = shares(model(texts["valid"]) @ weight.T + bias)
-    measured = measures(chances, truth["valid"])
+    measured = compute_metrics(chances, truth["valid"])
     folder.mkdir(parents=True, exist_ok=True)
     atomic_write.replace_file(folder / "model.safetensors", save({"weight": weight, "bias": bias}))
     config = {"labels": classes, "source": str(Path(options["folder"]).absolute()), "metrics": measured, "steps": 0}

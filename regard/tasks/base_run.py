@@ -67,8 +67,8 @@ class Run:
             self.tokenizer.save(target)
         else:
             for name, content in self.fitted.files().items():
-                atomic_write.replace(target / name, content)
-        atomic_write.replace(target / "README.md", format_model_card(self.config).encode())
+                atomic_write.replace_file(target / name, content)
+        atomic_write.replace_file(target / "README.md", format_model_card(self.config).encode())
         write_config(target, self.config)
         return target
 

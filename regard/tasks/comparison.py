@@ -23,26 +23,26 @@ PARTS = ("train", "valid", "test")
 
 
 @dataclass(frozen=True)
-class Measure:
+class ComparisonMetric:
     """`metric` takes sums over items (..., k). `better`: max or min. `share`: between 0 and 1; `linear`: the mean of
     the first of the k numbers of an item; `top`: between 0 and this. `format` is that of a column of the report."""
 
     name: str
     better: str
     format: str
-    explain: str
-    metric: Metric
-    share: bool = False
-    linear: bool = False
-    top: float | None = None
+    description: str
+    compute: Metric
+    is_fraction: bool = False
+    is_mean: bool = False
+    maximum: float | None = None
 
 
 @dataclass(frozen=True)
-class Scored:
+class ItemScores:
     """For each measure what each test item adds, (items, k), and what the run said of each, as plain data."""
 
     stats: Mapping[str, np.ndarray]
-    said: Sequence[Any] = field(default_factory=list)
+    outputs: Sequence[Any] = field(default_factory=list)
 
 
 class ComparisonAdapter(ABC):
@@ -54,7 +54,7 @@ class ComparisonAdapter(ABC):
         quality_name: What `item_quality` returns; "" if an item is just right or wrong.
     """
 
-    metrics: tuple[Measure, ...]
+    metrics: tuple[ComparisonMetric, ...]
     measures_faithfulness: bool = False
     quality_name: str = ""
 
@@ -80,7 +80,7 @@ class ComparisonAdapter(ABC):
         """The settings `data` of a run on these parts, whose facts `split_data` returned."""
 
     @abstractmethod
-    def score(self, run: Any, folder: Path) -> Scored:
+    def score(self, run: Any, folder: Path) -> ItemScores:
         """Score each item of the test part."""
 
     @abstractmethod
@@ -113,7 +113,7 @@ def get_comparison(task: str) -> ComparisonAdapter:
     return adapter
 
 
-def stats_of(file: Path, measure: str) -> np.ndarray:
+def load_item_stats(file: Path, measure: str) -> np.ndarray:
     """(items, k) of a run."""
     return load_file(file.with_suffix(".safetensors"))[measure]
 
@@ -123,7 +123,7 @@ def mean(sums: np.ndarray) -> np.ndarray:
     return sums[..., 0] / np.maximum(sums[..., 1], 1e-12)
 
 
-def counted(values: np.ndarray) -> np.ndarray:
+def add_counts(values: np.ndarray) -> np.ndarray:
     """Numbers of items (n,) as (n, 2), of which `mean` is the mean."""
     values = np.asarray(values, np.float64)
     return np.stack([values, np.ones_like(values)], -1)

@@ -214,7 +214,7 @@ class _Training:
         torch.manual_seed(settings.seed)
         model = build_model(self.task, settings, config, tokenizer)
         with muted():
-            has_checkpoint = self.resume and checkpoint.latest(folder) is not None
+            has_checkpoint = self.resume and checkpoint.find_latest_checkpoint(folder) is not None
         if settings.warm_start is not None and not has_checkpoint:
             transfer = warm_starts.transfer_weights(model, settings)
             logger.info(str(transfer))
@@ -246,13 +246,13 @@ class _Training:
         if main:
             write_config(folder, config)  # first, so that an incomplete folder is recognized as a run
             for name, content in model.files().items():
-                atomic_write.replace(folder / name, content)
-        config |= {"vocab_size": model.weight.shape[1], "parameters": model.params(), "finished": True}
+                atomic_write.replace_file(folder / name, content)
+        config |= {"vocab_size": model.weight.shape[1], "parameters": model.num_params(), "finished": True}
         config |= {"metrics": metrics, "steps": 0, "seconds": time.perf_counter() - self.started}
         if main:
             _write_results(folder, config)
         name, value = next(iter(metrics.items()))
-        logger.info(f"{self.settings.model_name}: {model.params():,} parameters, {name} {value:.2%} -> {folder}")
+        logger.info(f"{self.settings.model_name}: {model.num_params():,} parameters, {name} {value:.2%} -> {folder}")
         return self.task.run_class(folder, config, model, None)
 
 
@@ -331,7 +331,7 @@ def _report_unused(model_name: str, tree: Mapping[str, Any]) -> None:
 
 def _write_results(folder: Path, config: dict[str, Any]) -> None:
     write_config(folder, config)
-    atomic_write.replace(folder / "README.md", format_model_card(config).encode())
+    atomic_write.replace_file(folder / "README.md", format_model_card(config).encode())
 
 
 def _to_strings(paths: Any) -> str | list[str] | None:

@@ -90,7 +90,7 @@ def test_from_the_file_to_the_picture(tmp_path: Path):
     table = Table(texts, ["good", "bad"] * 40, [], "f", 80)
     settings = {
         "ensemble_size": 2,
-        "model": {"embed": 12, "hidden": 8, "attention": 8, "ngrams": 2, "table": 50},
+        "model": {"embed": 12, "hidden": 8, "attention": 8, "ngrams": 2, "table_size": 50},
         "train": {"steps": 40, "lr": 0.02},
     }
     run = train("classify", table, model="han", out=tmp_path / "run", settings=settings, progress=False)

@@ -26,7 +26,7 @@ from regard.explain.explainer import Attribution, Explainer, require_attention
 from regard.explain.interventions import Intervention
 from regard.inspect import AttentionMap
 from regard.inspect.image_gradients import image_gradients
-from regard.tasks.classify.objective import chances
+from regard.tasks.classify.objective import to_probabilities
 from regard.tasks.image_input import read
 
 if TYPE_CHECKING:
@@ -142,11 +142,11 @@ class ImageClassifierExplainer(ImageExplainer):
         self.targets = [run.labels[self.target]]
 
     def image_scores(self, pictures: Tensor) -> Tensor:
-        return chances(self.model(pictures).logits)[:, self.target, None]
+        return to_probabilities(self.model(pictures).logits)[:, self.target, None]
 
     @torch.no_grad()
     def _chances(self) -> Tensor:
-        return chances(self.model(self.pixels[None]).logits[0])
+        return to_probabilities(self.model(self.pixels[None]).logits[0])
 
     def probabilities(self) -> dict[str, float]:
         named = {name: float(p) for name, p in zip(self.classes, self._chances(), strict=True)}

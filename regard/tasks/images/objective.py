@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.tasks.classify.metrics import measures
-from regard.tasks.classify.objective import chances, class_loss
+from regard.tasks.classify.metrics import compute_metrics
+from regard.tasks.classify.objective import to_probabilities, classification_loss
 from regard.tasks.image_augmentation import augment_images
 from regard.tasks.image_settings import AugmentSettings
 from regard.training.objective import LossTerm
@@ -66,10 +66,10 @@ class See:
         return PictureBatch(seen, torch.from_numpy(self.labels[indices].astype(np.int64)))
 
     def loss(self, model: nn.Module, batch: PictureBatch) -> Mapping[str, LossTerm]:
-        return {"classes": LossTerm(class_loss(model(batch.pictures).logits, batch.labels, None))}
+        return {"classes": LossTerm(classification_loss(model(batch.pictures).logits, batch.labels, None))}
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
-        return measures(probabilities(model, self.valid), self.valid_labels)
+        return compute_metrics(probabilities(model, self.valid), self.valid_labels)
 
 
 @torch.no_grad()
@@ -78,5 +78,5 @@ def probabilities(model: nn.Module, pictures: np.ndarray) -> np.ndarray:
     device, rows = next(model.parameters()).device, []
     for first in range(0, len(pictures), AT_ONCE):
         part = torch.from_numpy(np.array(pictures[first : first + AT_ONCE])).to(device)
-        rows.append(chances(model(part).logits).cpu().numpy())
+        rows.append(to_probabilities(model(part).logits).cpu().numpy())
     return np.concatenate(rows)

@@ -13,7 +13,7 @@ from regard.data import image_source
 from regard.data.labels import encode_labels
 from regard.errors import UserError
 from regard.tasks.base_run import Run
-from regard.tasks.classify.metrics import by_class, measures, most_frequent
+from regard.tasks.classify.metrics import per_class_metrics, compute_metrics, most_frequent_accuracy
 from regard.tasks.classify.run import Prediction
 from regard.tasks.image_input import fits, known, read
 from regard.tasks.images.objective import probabilities
@@ -58,18 +58,18 @@ class ImageRun(Run):
 
     def evaluate(self, data: str | Path) -> dict[str, Any]:
         """Accuracy, macro-F1 and loss on a folder with one subfolder a class, and the numbers of each class."""
-        from regard.tasks.images.task import classes_of
+        from regard.tasks.images.dataset import classes_of
 
         found, names, _ = classes_of(data, self.settings.data, known(self))
         fits(self, found.array, data)
         truth, chances = encode_labels(names, self.labels, str(data)), self.probabilities(found.array)
-        measured: dict[str, Any] = {"rows": len(names), **measures(chances, truth)}
-        measured["most_frequent"] = most_frequent(truth)
-        return {**measured, "classes": by_class(chances, truth, self.labels)}
+        measured: dict[str, Any] = {"rows": len(names), **compute_metrics(chances, truth)}
+        measured["most_frequent"] = most_frequent_accuracy(truth)
+        return {**measured, "classes": per_class_metrics(chances, truth, self.labels)}
 
     def measuring(self, files: Sequence[str | Path], rows: int) -> Callable[[], dict[str, float]]:
         """What `regard heads` asks again and again: loss and accuracy on at most so many pictures, of all classes."""
-        from regard.tasks.images.task import classes_of
+        from regard.tasks.images.dataset import classes_of
 
         with muted():
             found, names, _ = classes_of(files[0], self.settings.data, known(self))
@@ -78,7 +78,7 @@ class ImageRun(Run):
         pictures, truth = found.array[chosen], encode_labels([names[i] for i in chosen], self.labels, str(files[0]))
 
         def asked() -> dict[str, float]:
-            said = measures(self.probabilities(pictures), truth)
+            said = compute_metrics(self.probabilities(pictures), truth)
             return {name: float(said[name]) for name in ("loss", "accuracy")}
 
         return asked

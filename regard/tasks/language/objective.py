@@ -92,7 +92,7 @@ def build_token_objective(
         vocabulary,
         block=data.block_size,
         stride=stride or data.stride or data.block_size,
-        rows=max(1, min(2 * data.batch_tokens, MAX_LOGITS // vocabulary.size) // data.block_size),
+        rows=max(1, min(2 * data.batch_tokens, MAX_LOGITS // vocabulary.vocab_size) // data.block_size),
         seed=settings.seed,
     )
 

@@ -73,7 +73,7 @@ class MaskedObjective(TokenObjective):
         if epoch == _VALID:
             changed = np.where(chosen, MASK, ids)
         else:
-            changed = change(ids, chosen, self.vocabulary.size, self.seed, epoch, items)
+            changed = change(ids, chosen, self.vocabulary.vocab_size, self.seed, epoch, items)
         places = np.flatnonzero(chosen)
         return WordBatch(
             tensor(changed),
