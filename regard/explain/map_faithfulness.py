@@ -1,4 +1,4 @@
-"""Faithfulness of every attention map on a page: the text, each head, the mean and maximum over heads, rollout, and hops.
+"""Faithfulness of every attention map on a page: text, heads, mean and maximum over heads, rollout, and hops.
 
 Random baselines and leave-one-out predictions are computed once and shared; each map adds two forward passes (top words
 removed, top words only).
@@ -118,8 +118,8 @@ def summarize_faithfulness(reports: Sequence[dict[str, Any]], hint: str = "") ->
     else:
         expected = len(measured) * (1 - SIGNIFICANT ** len(metrics))
         verdict = (
-            f"Attention explains {faithful} of {len(measured)} words faithfully; for {good} it is better than chance by "
-            f"at least one metric (about {expected:.0f} expected at random).{hint}"
+            f"Attention explains {faithful} of {len(measured)} words faithfully; for {good} it is better than chance "
+            f"by at least one metric (about {expected:.0f} expected at random).{hint}"
         )
     return {"verdict": verdict, "metrics": metrics}
 

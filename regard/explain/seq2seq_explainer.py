@@ -2,8 +2,8 @@
 them changes its log-probability.
 
 The translation is given to the decoder in one pass, so that all of its words are scored together; source words are
-removed. Row t of the cross-attention is computed while the token after position t is predicted. A word of several tokens
-has the mean of their rows and the sum of their log-probabilities.
+removed. Row t of the cross-attention is computed while the token after position t is predicted. A word of several
+tokens has the mean of their rows and the sum of their log-probabilities.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Seq2SeqExplainer(Explainer):
         return result
 
     def label_axes(self, attention_map: AttentionMap) -> AttentionMap:
-        """Axes by the name of the layer. Row t of the decoder's self-attention predicts token t from those before it."""
+        """Axes by layer name. Row t of the decoder's self-attention predicts token t from the earlier ones."""
         if attention_map.layer in self.cross_attention_layers:
             rows, columns = "target", "source"
         elif attention_map.layer.startswith("decoder"):

@@ -4,8 +4,8 @@
     masked token   log p(token | text with [MASK]); attention from the [MASK]
     embedding      cosine similarity of the mean state of part of a text to that of the full text; mean of all rows
 
-In a model of several layers, attention is rolled out through all of them. Words are removed from the text, and the words
-after them move up.
+In a model of several layers, attention is rolled out through all of them. Words are removed from the text, and the
+words after them move up.
 """
 
 from __future__ import annotations
@@ -83,9 +83,7 @@ class LanguageModelExplainer(Explainer):
         if not layers:
             return None
         weights = rollout([m.weights.float() for m in layers])[-1]
-        method = (
-            "attention through all layers (rollout)" if len(layers) > 1 else "attention, averaged with the residual"
-        )
+        method = "attention through all layers (rollout)" if len(layers) > 1 else "attention and residual"
         return Attribution(self._target_row(weights).double().numpy()[None], f"{self.description}: {method}")
 
     @abstractmethod

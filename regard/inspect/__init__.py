@@ -1,4 +1,4 @@
-"""Look inside a model: `record` attention weights, `edit` them, attribute a prediction to tokens, and measure faithfulness."""
+"""Look inside a model: `record` attention weights, `edit` them, attribute predictions and measure faithfulness."""
 
 from regard.inspect.attention_distance import AttentionDistance, attention_by_distance
 from regard.inspect.attention_maps import AttentionMap, attention_maps

@@ -142,7 +142,7 @@ def swap(source_weights: Tensor, heads: list[int] | None = None, *, source_heads
 
 
 def mask_keys(keys: Tensor | list[int], *, renormalize: bool = True) -> Edit:
-    """Set the weights of these keys to zero; the rest is scaled to sum to one (as a mask would do), or left as it is."""
+    """Set the weights of these keys to zero; the rest is scaled to sum to one (as with a mask), or left as it is."""
 
     def edit_fn(weights: Tensor, scores: Scores) -> Tensor:
         index = torch.as_tensor(keys, device=weights.device)

@@ -3,12 +3,12 @@
     comprehensiveness     s(text) - s(text without the most attended words)              high if they mattered
     sufficiency           s(text) - s(only the most attended words)                      low if they are enough
     leave-one-out         rank correlation of the weights with |s(text) - s(text without the word)|
-    gradients             rank correlation of the weights with |integrated gradients| (regard.inspect.integrated_gradients)
+    gradients             rank correlation of the weights with |integrated gradients| (integrated_gradients.py)
 
-s is the score of a target: p(class), the log-probability of a word, the similarity of two vectors. (DeYoung et al. 2020,
-ERASER, section 4; Jain and Wallace 2019, section 4.1.) Each metric has two baselines: the same number of words chosen at
-random, many times, and words at equal distances, as uniform attention would choose them. An explanation that is no
-better than random words explains nothing.
+s is the score of a target: p(class), the log-probability of a word, the similarity of two vectors. (DeYoung et al.
+2020, ERASER, section 4; Jain and Wallace 2019, section 4.1.) Each metric has two baselines: the same number of words
+chosen at random, many times, and words at equal distances, as uniform attention would choose them. An explanation that
+is no better than random words explains nothing.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def faithfulness(
 ) -> Faithfulness:
     """Measure whether the most attended words matter for the model's score.
 
-    Removes them, and compares the drop in score with the drop for random words (ERASER, DeYoung et al. 2020, section 4).
+    Removes them, and compares the drop in score with the drop for random words (ERASER, DeYoung et al. 2020, sec. 4).
 
     Args:
         score_fn: Maps keep-masks, each (tokens,) bool, to the score of `target`, (masks,).
@@ -199,12 +199,12 @@ def faithfulness_of_maps(
         score_label = f"{score_name}({shorten(targets[j])})"
         metrics = []
         for name, first, sign, description in (
-            ("comprehensiveness", 1, 1, f"drop of {score_label} when the {top_words} removed"),
+            ("comprehensiveness", 1, 1, f"drop of {score_label} if the {top_words} removed"),
             (
                 "sufficiency",
                 1 + num_choices,
                 -1,
-                f"drop of {score_label} when only {only_words} left (lower is better)",
+                f"drop of {score_label} if only {only_words} left (lower is better)",
             ),
         ):
             if i >= num_erased:
@@ -286,8 +286,8 @@ def _verdict(metrics: Sequence[Metric], num_top: int, num_random: int, unit: str
         alone = "they alone keep" if num_top > 1 else "it alone keeps"
         return (
             f"On this input attention is a faithful explanation: without the {words} most attended to the prediction "
-            f"changes more than with {by_name['comprehensiveness'].better_than:.0%} of {num_random} random choices, and "
-            f"{alone} it better than {by_name['sufficiency'].better_than:.0%}.{caveat}"
+            f"changes more than with {by_name['comprehensiveness'].better_than:.0%} of {num_random} random choices, "
+            f"and {alone} it better than {by_name['sufficiency'].better_than:.0%}.{caveat}"
         )
     if not bad:
         return f"On this input attention is better than chance by {_join(good)}, which is all that was measured."

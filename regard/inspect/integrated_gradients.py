@@ -1,12 +1,12 @@
-"""Integrated gradients (Sundararajan et al. 2017, eq. 1): what each token adds to an output, along the straight line from
-embeddings of zeros to the text.
+"""Integrated gradients (Sundararajan et al. 2017, eq. 1): what each token adds to an output, along the straight line
+from embeddings of zeros to the text.
 
     a_t = Σ_d e_td · ∫₀¹ ∂s(α e)/∂e_td dα                Σ_t a_t = s(e) - s(0)
 
 The integral is the mean over the midpoints of equal steps.
 
-The model receives a unique number instead of each token id, and hooks on its embeddings translate it back. So tokens with
-the same id are distinguished, and the model may regroup its tokens. A model that does more with ids than look up
+The model receives a unique number instead of each token id, and hooks on its embeddings translate it back. So tokens
+with the same id are distinguished, and the model may regroup its tokens. A model that does more with ids than look up
 embeddings (such as hashing n-grams) is not supported.
 """
 

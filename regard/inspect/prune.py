@@ -2,8 +2,8 @@
 
     out = W_O [head_1; ...; head_h]
 
-The model keeps its shape and is saved like any other. Its output is that with the heads ablated. (Michel et al. 2019, Are
-Sixteen Heads Really Better than One?, section 4.)
+The model keeps its shape and is saved like any other. Its output is that with the heads ablated. (Michel et al. 2019,
+Are Sixteen Heads Really Better than One?, section 4.)
 """
 
 from __future__ import annotations

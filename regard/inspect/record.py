@@ -6,8 +6,8 @@
     with record(model, "layers.0.*") as recording:     # several calls, or some layers only
         model(ids)
 
-Every `Attend` and `nn.MultiheadAttention` gets a forward hook that recomputes the weights from its inputs. The model has
-no branch for this and keeps its fused kernels. Dropout is off while recording.
+Every `Attend` and `nn.MultiheadAttention` gets a forward hook that recomputes the weights from its inputs. The model
+has no branch for this and keeps its fused kernels. Dropout is off while recording.
 """
 
 from __future__ import annotations

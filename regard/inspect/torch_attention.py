@@ -101,7 +101,7 @@ def _project(module: nn.MultiheadAttention, query: Tensor, key: Tensor, value: T
 
 
 def _merge_masks(*masks: Tensor | None, extra_keys: int) -> tuple[Tensor | None, Tensor | None]:
-    """Torch's masks (True or -inf: hidden) as allowed pairs (b, h, q, k) and an additive bias; extra keys are visible."""
+    """Torch's masks (True or -inf: hidden) as allowed pairs (b, h, q, k) and a bias; extra keys are visible."""
     allowed: Tensor | None = None
     bias: Tensor | None = None
     for mask in masks:

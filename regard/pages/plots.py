@@ -219,7 +219,7 @@ def _points(curve: dict[str, Any], key: str, log: str) -> list[Point]:
     """The finite points of a curve; on a logarithmic axis the positive ones."""
     if len(curve["x"]) != len(curve[key]):
         raise UserError(
-            f"curve {curve['name']!r} has {len(curve['x'])} values of x for {len(curve[key])} of {key}; expected as many"
+            f"curve {curve['name']!r} has {len(curve['x'])} x for {len(curve[key])} {key}; expected as many"
         )
     pairs = zip(curve["x"], curve[key], strict=True)
     points = [(float(x), float(y)) for x, y in pairs if x is not None and y is not None and math.isfinite(x + y)]

@@ -1,7 +1,7 @@
 """Attention maps in a page: quantized to 256 levels, compressed with zlib, encoded in base64.
 
-A weight w of a map whose largest weight is M is stored as round(255 w / M), so its error is at most M / 510. The browser
-decompresses a map with DecompressionStream("deflate") when it is shown.
+A weight w of a map whose largest weight is M is stored as round(255 w / M), so its error is at most M / 510. The
+browser decompresses a map with DecompressionStream("deflate") when it is shown.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def render_recall_report(report: dict[str, Any]) -> str:
 
     Args:
         report: {"title", "lead", "runs"} and optionally "settings", "machine" and "notes". A run is {"name",
-            "measures", "examples", "strange"}; an example has its kind, question, answer, correct answer and confidence.
+            "measures", "examples", "strange"}; an example has a kind, question, answer, truth and confidence.
     """
     columns = [{"best": None, **column} for column in COLUMNS]
     rows = [{"name": run["name"], **run["measures"]} for run in report["runs"]]

@@ -1,4 +1,4 @@
-"""Heads of runs over a data set: the table is what evaluation says with each head silent, a pruned run equals it."""
+"""Head importance of trained runs over a dataset, pruned runs, and looks of language models and translators."""
 
 from __future__ import annotations
 
@@ -28,57 +28,57 @@ def runs(tmp_path_factory):
     (folder / "corpus.txt").write_text("\n".join(r.text for r in reviews))
     pairs = [" ".join(r.text.split()[:5]) for r in reviews]
     (folder / "pairs.tsv").write_text("".join(f"{line}\t{line.upper()}\n" for line in pairs))
-    small, words = {"dim": 16, "layers": 2, "heads": 2}, {"vocab": 400}
-    asked = {
+    small, words = {"dim": 16, "layers": 2, "heads": 2}, {"vocab_size": 400}
+    options = {
         "classify": ({"model": "transformer"}, {"model": small}),
         "language": (
             {"model": "gpt", "objective": "causal"},
-            {"model": small, "data": {"block": 32}, "tokenizer": words},
+            {"model": small, "data": {"block_size": 32}, "tokenizer": words},
         ),
         "translate": ({"model": "transformer"}, {"model": {**small, "hidden": 16}, "tokenizer": words}),
     }
-    made = {
-        task: regard.train(task, folder / FILES[task], **how, settings=settings, steps=4, out=folder / task, **QUIET)
-        for task, (how, settings) in asked.items()
+    trained = {
+        task: regard.train(task, folder / FILES[task], **names, settings=settings, steps=4, out=folder / task, **QUIET)
+        for task, (names, settings) in options.items()
     }
-    return folder, made
+    return folder, trained
 
 
 @pytest.mark.parametrize("task", FILES)
-def test_the_table_is_what_each_ablation_measures(runs, task):
-    folder, made = runs
-    run = made[task]
-    found = table(run, [folder / FILES[task]], rows=30)
-    assert found.rows == sorted(found.rows, key=lambda row: -row.change["loss"])
-    row = next(row for row in found.rows if row.head == 1)
-    with edit(run.net, row.layer, ablate([1])):
-        again = table(run, [folder / FILES[task]], rows=30)
-    assert again.whole["loss"] == pytest.approx(row.metrics["loss"], abs=1e-6)
-    assert row.metrics["loss"] - found.whole["loss"] == pytest.approx(row.change["loss"])
-    assert row.layer in str(found)
-    assert {"loss"} <= found.whole.keys()
+def test_the_table_equals_each_ablation(runs, task):
+    folder, trained = runs
+    run = trained[task]
+    result = table(run, [folder / FILES[task]], rows=30)
+    assert result.rows == sorted(result.rows, key=lambda row: -row.change["loss"])
+    row = next(row for row in result.rows if row.head == 1)
+    with edit(run.model, row.layer, ablate([1])):
+        ablated = table(run, [folder / FILES[task]], rows=30)
+    assert ablated.whole["loss"] == pytest.approx(row.metrics["loss"], abs=1e-6)
+    assert row.metrics["loss"] - result.whole["loss"] == pytest.approx(row.change["loss"])
+    assert row.layer in str(result)
+    assert {"loss"} <= result.whole.keys()
 
 
-def test_the_table_as_files(runs, tmp_path):
-    folder, made = runs
-    found = table(made["classify"], [folder / "reviews.csv"], rows=10)
-    rows = list(csv.DictReader(found.save(tmp_path / "heads.csv").open()))
-    assert len(rows) == len(found.rows) == 2 * (2 + 2) + 2
-    assert float(rows[0]["change of loss"]) == pytest.approx(found.rows[0].change["loss"])
-    assert json.loads(found.save(tmp_path / "heads.json").read_text())["whole"] == found.whole
+def test_the_table_is_saved(runs, tmp_path):
+    folder, trained = runs
+    result = table(trained["classify"], [folder / "reviews.csv"], rows=10)
+    rows = list(csv.DictReader(result.save(tmp_path / "heads.csv").open()))
+    assert len(rows) == len(result.rows) == 2 * (2 + 2) + 2
+    assert float(rows[0]["change of loss"]) == pytest.approx(result.rows[0].change["loss"])
+    assert json.loads(result.save(tmp_path / "heads.json").read_text())["whole"] == result.whole
     with pytest.raises(UserError, match=r"\.csv or \.json"):
-        found.save(tmp_path / "heads.txt")
+        result.save(tmp_path / "heads.txt")
 
 
 def test_a_pruned_run_is_saved_and_equals_its_ablation(runs, tmp_path):
-    _, made = runs
-    run = made["classify"]
+    _, trained = runs
+    run = trained["classify"]
     texts = ["We loved it.", "The soup was cold and the bill was large."]
-    with edit(run.net, "layers.1.attention.attend", ablate([0])):
-        wanted = run.probabilities(texts)
+    with edit(run.model, "layers.1.attention.attend", ablate([0])):
+        expected = run.probabilities(texts)
     folder = pruned(run, ["layers.1:0"]).save_pretrained(tmp_path / "pruned")
-    assert Run.load(folder).probabilities(texts) == pytest.approx(wanted, abs=1e-6)
-    assert run.probabilities(texts) != pytest.approx(wanted, abs=1e-9)  # the run itself keeps its head
+    assert Run.load(folder).probabilities(texts) == pytest.approx(expected, abs=1e-6)
+    assert run.probabilities(texts) != pytest.approx(expected, abs=1e-9)  # the run itself keeps its head
     with pytest.raises(UserError, match="named SITE:HEADS"):
         pruned(run, ["layers.1"])
     with pytest.raises(UserError, match="means 0 places"):
@@ -87,26 +87,26 @@ def test_a_pruned_run_is_saved_and_equals_its_ablation(runs, tmp_path):
         pruned(run, ["layers.1:2"])
 
 
-def test_two_checkpoints_beside_each_other(runs):
+def test_two_checkpoints_are_compared(runs):
     folder, _ = runs
     kept = sorted((folder / "classify" / "state").glob("step-*"))
     text = "We loved it. The soup was cold."
     last = opened(kept[-1]).look(text, faithful=False)
     assert last.data["prediction"]["probabilities"]
-    both = last.beside(opened(folder / "classify").look(text, faithful=False))
+    both = last.compare_with(opened(folder / "classify").look(text, faithful=False))
     assert "Two runs on the same text" in both.html()
     with pytest.raises(UserError, match="has kept: step-"):
         opened(folder / "classify" / "state" / "step-0000099")
 
 
 def test_looks_of_language_models_and_translators(runs):
-    _, made = runs
-    four = ["comprehensiveness", "sufficiency", "leave-one-out", "gradients"]
-    look = made["language"].look("We loved the food and the room was", changes=["hide:food", "ablate:layers.0"])
-    assert [row["what"] for row in look.data["changes"]][:2] == ["without “food”", "layers.0 silent"]
-    assert [row["measure"] for row in look.data["faithfulness"]["rows"]] == four
-    assert "log p(" in look.data["faithfulness"]["rows"][0]["explain"]
+    _, trained = runs
+    names = ["comprehensiveness", "sufficiency", "leave-one-out", "gradients"]
+    look = trained["language"].look("We loved the food and the room was", what_if=["hide:food", "ablate:layers.0"])
+    assert [row["description"] for row in look.data["interventions"]][:2] == ["without “food”", "layers.0 ablated"]
+    assert [row["name"] for row in look.data["faithfulness"]["metrics"]] == names
+    assert "log p(" in look.data["faithfulness"]["metrics"][0]["description"]
     assert "<html" in look.html()
-    look = made["translate"].look("we came on a rainy day")
+    look = trained["translate"].look("we came on a rainy day")
     assert look.data["text"].startswith("we came on a rainy day\n")
     assert "<html" in look.html()

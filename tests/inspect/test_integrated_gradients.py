@@ -1,4 +1,4 @@
-"""Integrated gradients: they add up, they are captum's, and they are refused where ids are more than embeddings."""
+"""Integrated gradients: they sum to the change of the score, equal captum's, and are refused for hashed ids."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from regard.inspect import integrated_gradients
-from regard.models.bert import BERT, BERTConfig
+from regard.models.bert import BERT
 
 
 @pytest.fixture
 def bert() -> BERT:
     torch.manual_seed(0)
-    model = BERT(BERTConfig(vocab=23, dim=12, hidden=16, layers=2, heads=3, positions="learned:length=16")).eval()
+    model = BERT(23, dim=12, hidden=16, layers=2, heads=3, positions="learned:length=16").eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
@@ -23,48 +23,48 @@ def bert() -> BERT:
 IDS = torch.tensor([4, 9, 9, 17, 2])
 
 
-def test_they_add_up_to_what_the_words_change(bert: BERT):
+def test_they_sum_to_the_change_of_the_score(bert: BERT):
     def score(ids: Tensor) -> Tensor:
         return bert(ids)[1][:, 0]
 
-    found = integrated_gradients(bert, IDS, score, steps=200, rows=50)
-    assert found is not None
-    kept = bert.embed.weight.detach().clone()
+    gradients = integrated_gradients(bert, IDS, score, steps=200, batch_size=50)
+    assert gradients is not None
+    table = bert.embed.weight.detach().clone()
     with torch.no_grad():
-        whole = score(IDS[None])
+        full = score(IDS[None])
         bert.embed.weight.zero_()
-        nothing = score(IDS[None])
-        bert.embed.weight.copy_(kept)
-    assert float(found.sum()) == pytest.approx(float(whole - nothing), abs=2e-3)
-    assert found[1] != pytest.approx(float(found[2]))  # the same word at two places is two tokens
+        empty = score(IDS[None])
+        bert.embed.weight.copy_(table)
+    assert float(gradients.sum()) == pytest.approx(float(full - empty), abs=2e-3)
+    assert gradients[1] != pytest.approx(float(gradients[2]))  # the same word at two positions is two tokens
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in bert.modules())
 
 
-def test_they_are_captums(bert: BERT):
+def test_they_equal_captums(bert: BERT):
     captum = pytest.importorskip("captum.attr", reason="captum is not installed")
 
     def score(ids: Tensor) -> Tensor:
         return bert(ids)[1][:, 1]
 
     class FromEmbeddings(nn.Module):
-        """The same model from embeddings on; `bert.embed` is replaced by a look into what is given."""
+        """The same model, from its embeddings."""
 
-        def forward(self, given: Tensor) -> Tensor:
-            handle = bert.embed.register_forward_hook(lambda *_: given)
+        def forward(self, embeddings: Tensor) -> Tensor:
+            handle = bert.embed.register_forward_hook(lambda *_: embeddings)
             try:
-                return bert(IDS[None].expand(len(given), -1))[1]
+                return bert(IDS[None].expand(len(embeddings), -1))[1]
             finally:
                 handle.remove()
 
-    whole = bert.embed(IDS)[None].detach()
-    theirs = captum.IntegratedGradients(FromEmbeddings()).attribute(
-        whole, baselines=torch.zeros_like(whole), target=1, n_steps=30, method="riemann_middle"
+    embeddings = bert.embed(IDS)[None].detach()
+    expected = captum.IntegratedGradients(FromEmbeddings()).attribute(
+        embeddings, baselines=torch.zeros_like(embeddings), target=1, n_steps=30, method="riemann_middle"
     )
-    ours = integrated_gradients(bert, IDS, score, steps=30, rows=7)
-    torch.testing.assert_close(ours, theirs[0].sum(-1).float(), atol=1e-4, rtol=1e-3)
+    actual = integrated_gradients(bert, IDS, score, steps=30, batch_size=7)
+    torch.testing.assert_close(actual, expected[0].sum(-1).float(), atol=1e-4, rtol=1e-3)
 
 
-def test_several_questions_at_once(bert: BERT):
+def test_several_targets_in_one_call(bert: BERT):
     both = integrated_gradients(bert, IDS, lambda ids: bert(ids)[1])
     first = integrated_gradients(bert, IDS, lambda ids: bert(ids)[1][:, 0])
     assert both is not None
@@ -73,7 +73,7 @@ def test_several_questions_at_once(bert: BERT):
     assert both.shape == (2, 5)
 
 
-def test_a_model_that_counts_with_its_ids_is_not_asked():
+def test_a_model_that_hashes_its_ids_is_not_supported():
     class Hashed(nn.Module):
         def __init__(self):
             super().__init__()
