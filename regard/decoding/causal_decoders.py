@@ -52,7 +52,7 @@ class CausalDecoder(Protocol):
 
 
 class UncachedDecoder:
-    """Reads the whole text again at each step. The model maps (ids, mask=, places=) to the logits at these places."""
+    """Reads the whole text again at each step. The model maps (ids, mask=, logits_at=) to logits."""
 
     def __init__(self, model: nn.Module):
         self.model = model

@@ -215,7 +215,7 @@ def optimize_blocks(
 
 def _is_supported(block: EncoderBlock | DecoderBlock) -> bool:
     attentions = [block.attention, *([block.cross_attention] if isinstance(block, DecoderBlock) else [])]
-    return type(block.feed) is FeedForward and all(
+    return type(block.ffn) is FeedForward and all(
         type(a.mechanism) is DotMechanism and a.mechanism.key_width == a.mechanism.value_width for a in attentions
     )
 
@@ -226,8 +226,8 @@ def _get_qkv(layer: MultiHeadAttention) -> QKVMechanism:
 
 
 def _get_ffn(block: EncoderBlock | DecoderBlock) -> FeedForward:
-    assert isinstance(block.feed, FeedForward)
-    return block.feed
+    assert isinstance(block.ffn, FeedForward)
+    return block.ffn
 
 
 def _convert_linear(module: nn.Module, make_linear: LinearFactory, relu: bool = False) -> Linear:

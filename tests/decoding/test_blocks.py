@@ -23,13 +23,13 @@ def shaken(model: nn.Module) -> nn.Module:
 
 
 SIDES = {
-    "marian": lambda: marian.Marian(marian.MarianConfig(VOCAB, 42, 29, 2, 2, 3)),
-    "transformer": lambda: transformer.Transformer(transformer.TransformerConfig(VOCAB, 42, 29, 2, 2, 3)),
+    "marian": lambda: marian.Marian(VOCAB, marian.MarianConfig(42, 29, 2, 2, 3)),
+    "transformer": lambda: transformer.Transformer(VOCAB, transformer.TransformerConfig(42, 29, 2, 2, 3)),
     "transformer, pre-norm": lambda: transformer.Transformer(
-        transformer.TransformerConfig(VOCAB, 42, 29, 2, 2, 3, norm="pre")
+        VOCAB, transformer.TransformerConfig(42, 29, 2, 2, 3, norm="pre")
     ),
     "transformer, rotary": lambda: transformer.Transformer(
-        transformer.TransformerConfig(VOCAB, 42, 29, 2, 2, 3, positions="rotary")
+        VOCAB, transformer.TransformerConfig(42, 29, 2, 2, 3, positions="rotary")
     ),
 }
 
@@ -58,7 +58,7 @@ def test_a_translators_decoder_step_by_step(name: str):
     for i in range(2, 9):
         wanted, past = model.step(words[:, i : i + 1], past, read)
         position_ids = range(i, i + 1)
-        x = model._embed(words[:, i : i + 1], position_ids).flatten(0, 1)
+        x = model.embed_tokens(words[:, i : i + 1], position_ids).flatten(0, 1)
         for block, cache, memory in zip(blocks, caches, read, strict=True):
             x = block(x, cache, memory, position_ids=position_ids, source_visible=hidden)
         torch.testing.assert_close(finish(model, x), wanted[:, 0], atol=1e-4, rtol=1e-4)
@@ -85,7 +85,7 @@ def test_beams_are_places_that_see_their_own_past(name: str):
         seen = torch.cat((seen, torch.eye(w, dtype=torch.bool).expand(B, w, w)), 2)
         bias = torch.zeros(seen.shape).masked_fill(~seen, -torch.inf)[:, None]
         position_ids = range(i, i + 1)
-        x = model._embed(words.flatten()[:, None], position_ids).flatten(0, 1)
+        x = model.embed_tokens(words.flatten()[:, None], position_ids).flatten(0, 1)
         for block, cache, memory in zip(blocks, caches, read, strict=True):
             x = block(x, cache, memory, position_ids=position_ids, visible=bias, source_visible=hidden)
         found = finish(model, x).view(B, w, -1)
@@ -106,8 +106,8 @@ def test_rows_are_picked_in_any_order_and_more_than_once():
 
 
 def test_other_kinds_of_blocks_are_left_to_themselves():
-    assert optimize_blocks(gpt.GPT(gpt.GPTConfig(VOCAB, 42, 2, 3, mechanism="additive")).layers) is None
-    assert optimize_blocks(t5.T5(t5.T5Config(VOCAB, 42, 29, 2, 1, 3, 5, gated_ffn=True)).decoder) is None
+    assert optimize_blocks(gpt.GPT(VOCAB, gpt.GPTConfig(42, 2, 3, mechanism="additive")).layers) is None
+    assert optimize_blocks(t5.T5(VOCAB, t5.T5Config(42, 29, 2, 1, 3, 5, gated_ffn=True)).decoder) is None
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16"])

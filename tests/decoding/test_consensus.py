@@ -33,7 +33,7 @@ def test_too_short_is_held_against_a_caption():
     assert choose_consensus(drawn, [[], drawn[0][:4]]) == 1
 
 
-@pytest.mark.parametrize("how", [{"drawn": 1}, {"temperature": 0}, {"references": 0}])
+@pytest.mark.parametrize("how", [{"num_samples": 1}, {"temperature": 0}, {"references": 0}])
 def test_what_makes_no_consensus(how):
-    with pytest.raises(UserError, match="consensus"):
+    with pytest.raises(UserError, match="minimum Bayes risk"):
         MinimumBayesRisk(**how)

@@ -26,7 +26,7 @@ def shaken(model: nn.Module) -> nn.Module:
 
 
 MODELS = {
-    "bert": lambda: shaken(bert.BERT(bert.BERTConfig(VOCAB, 24, 29, 2, 3, positions="learned:length=16"))),
+    "bert": lambda: shaken(bert.BERT(VOCAB, bert.BERTConfig(24, 29, 2, 3, positions="learned:length=16"))),
     "birnn": lambda: shaken(birnn.BiRNNConfig(dim=12, hidden=10).build(VOCAB)),
 }
 
@@ -73,7 +73,7 @@ def test_a_blank_model_does_not_look_at_the_word_that_it_names():
 
 
 def spans_model() -> gpt.GPT:
-    return shaken(gpt.GPT(gpt.GPTConfig(VOCAB, 24, 2, 3, positions="learned:length=64"))).eval()
+    return shaken(gpt.GPT(VOCAB, gpt.GPTConfig(24, 2, 3, positions="learned:length=64"))).eval()
 
 
 def test_a_span_has_the_product_of_its_words_chances():

@@ -27,7 +27,7 @@ SOURCES = [[7, 8, 9, 11, 12, 3], [10, 3], [13, 14, 15, 3]]
 def model(**changed: object) -> transformer.Transformer:
     torch.manual_seed(0)
     made = transformer.Transformer(
-        transformer.TransformerConfig(67, **{"dim": 44, "hidden": 29, "heads": 2} | changed)
+        67, transformer.TransformerConfig(**{"dim": 44, "hidden": 29, "heads": 2} | changed)
     ).eval()  # type: ignore[arg-type]
     with torch.no_grad():
         for p in made.parameters():
@@ -120,7 +120,7 @@ def test_the_plan_is_as_long_as_the_kernel_reads():
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_gpt(positions: str, precision: str, threads: int):
     torch.manual_seed(0)
-    made = gpt.GPT(gpt.GPTConfig(67, 44, 2, 2, positions=positions)).eval()
+    made = gpt.GPT(67, gpt.GPTConfig(44, 2, 2, positions=positions)).eval()
     with torch.no_grad():
         for p in made.parameters():
             p.add_(0.2 * torch.randn_like(p))

@@ -22,7 +22,7 @@ DRAWN = Sampling(temperature=0.9, top_k=20, top_p=0.95, seed=5)
 def model(mechanism: str = "dot", positions: str = "learned:length=64", **more) -> gpt.GPT:
     """Shaken, so that attention is not nearly uniform and words are not nearly equal."""
     torch.manual_seed(0)
-    made = gpt.GPT(gpt.GPTConfig(VOCAB, 42, 2, 3, 29, mechanism, positions, **more))
+    made = gpt.GPT(VOCAB, gpt.GPTConfig(42, 2, 3, 29, mechanism, positions, **more))
     with torch.no_grad():
         for p in made.parameters():
             p.add_(0.25 * torch.randn_like(p))

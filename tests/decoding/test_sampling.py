@@ -90,11 +90,11 @@ def test_rows_do_not_see_each_other():
 
 
 def test_numbers_hang_on_the_seed_the_prompt_and_the_sample_alone():
-    one = Sampling(seed=3).numbers([5, 6], 0, 8)
-    assert np.array_equal(one, Sampling(seed=3).numbers([5, 6], 0, 8))
-    assert np.array_equal(one[:4], Sampling(seed=3).numbers([5, 6], 0, 4))
-    others = [Sampling(seed=4).numbers([5, 6], 0, 8), Sampling(seed=3).numbers([6, 5], 0, 8)]
-    others += [Sampling(seed=3).numbers([5, 6], 1, 8)]
+    one = Sampling(seed=3).draw_uniforms([5, 6], 0, 8)
+    assert np.array_equal(one, Sampling(seed=3).draw_uniforms([5, 6], 0, 8))
+    assert np.array_equal(one[:4], Sampling(seed=3).draw_uniforms([5, 6], 0, 4))
+    others = [Sampling(seed=4).draw_uniforms([5, 6], 0, 8), Sampling(seed=3).draw_uniforms([6, 5], 0, 8)]
+    others += [Sampling(seed=3).draw_uniforms([5, 6], 1, 8)]
     assert not any(np.array_equal(one, other) for other in others)
     assert one.min() >= 0
     assert one.max() < 1
@@ -105,9 +105,9 @@ def test_numbers_hang_on_the_seed_the_prompt_and_the_sample_alone():
     [
         ({"temperature": -1.0}, "temperature"),
         ({"temperature": float("nan")}, "temperature"),
-        ({"top_k": 0}, "top k"),
-        ({"top_p": 0.0}, "top p"),
-        ({"top_p": 1.2}, "top p"),
+        ({"top_k": 0}, "top_k"),
+        ({"top_p": 0.0}, "top_p"),
+        ({"top_p": 1.2}, "top_p"),
         ({"seed": -1}, "seed"),
     ],
 )
