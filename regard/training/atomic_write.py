@@ -15,7 +15,7 @@ from regard.errors import UserError
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def write(path: Path, content: bytes) -> dict[str, int | str]:
+def write_synced(path: Path, content: bytes) -> dict[str, int | str]:
     """Write and force to disk; size and sha256 of what was written. Not atomic by itself: see `replace`."""
     with open(path, "wb") as file:
         file.write(content)
@@ -24,12 +24,12 @@ def write(path: Path, content: bytes) -> dict[str, int | str]:
     return {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
-def replace(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes) -> None:
     """Put a file in the place of another so that at each moment one of the two is there, whole."""
     beside = path.with_name(path.name + ".tmp")
     try:
-        with room(path.parent, len(content)):
-            write(beside, content)
+        with explain_full_disk(path.parent, len(content)):
+            write_synced(beside, content)
             os.replace(beside, path)
             sync_folder(path.parent)
     except BaseException:
@@ -47,13 +47,13 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def digest(path: Path) -> str:
+def sha256_of(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextlib.contextmanager
-def room(folder: Path, needed: int) -> Iterator[None]:
+def explain_full_disk(folder: Path, needed: int) -> Iterator[None]:
     """Turn a full disk into an error that the user can mend."""
     try:
         yield

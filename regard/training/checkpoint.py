@@ -44,28 +44,28 @@ class Checkpoint:
     optimizers: list[dict[str, Any]]
     rng: list[dict[str, Tensor]]
     state: dict[str, Any]
-    average: dict[str, Tensor] | None = None
+    ema: dict[str, Tensor] | None = None
 
 
-def save(folder: Path, checkpoint: Checkpoint) -> Path:
+def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     """Write a checkpoint of a run folder, then remove all but the newest two. Its step is `state["step"]`."""
     name = f"step-{checkpoint.state['step']:07d}"
     final = folder / "state" / name
     tmp = folder / "state" / f"{name}.tmp"
-    tensors, scalars = flatten(checkpoint.optimizers)
+    tensors, scalars = flatten_optimizer_states(checkpoint.optimizers)
     files = {
         "model.safetensors": to_bytes(checkpoint.model),
         "optimizer.safetensors": to_bytes(tensors),
-        **({} if checkpoint.average is None else {"average.safetensors": to_bytes(checkpoint.average)}),
+        **({} if checkpoint.ema is None else {"average.safetensors": to_bytes(checkpoint.ema)}),
         **{f"rng-{rank}.safetensors": to_bytes(states) for rank, states in enumerate(checkpoint.rng)},
         "state.json": _json({**checkpoint.state, "optimizers": scalars}),
     }
     try:
-        with atomic_write.room(final.parent, sum(map(len, files.values()))):
+        with atomic_write.explain_full_disk(final.parent, sum(map(len, files.values()))):
             shutil.rmtree(tmp, ignore_errors=True)
             tmp.mkdir(parents=True)
-            manifest = {name: atomic_write.write(tmp / name, content) for name, content in files.items()}
-            atomic_write.write(tmp / _MANIFEST, _json(manifest))
+            manifest = {name: atomic_write.write_synced(tmp / name, content) for name, content in files.items()}
+            atomic_write.write_synced(tmp / _MANIFEST, _json(manifest))
             atomic_write.sync_folder(tmp)
             if final.exists():  # written again after falling back to an older one
                 shutil.rmtree(final)
@@ -79,11 +79,11 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
     return final
 
 
-def latest(folder: Path) -> Path | None:
+def find_latest_checkpoint(folder: Path) -> Path | None:
     """The newest whole checkpoint of a run folder; None where none was ever written; an error where none is whole."""
     found = _numbered(folder)
     for path in reversed(found):
-        trouble = flaw(path)
+        trouble = find_damage(path)
         if trouble is None:
             return path
         logger.warning(f"the checkpoint {path} is damaged ({trouble}) and is left out")
@@ -92,7 +92,7 @@ def latest(folder: Path) -> Path | None:
     return None
 
 
-def flaw(path: Path) -> str | None:
+def find_damage(path: Path) -> str | None:
     """What is wrong with a checkpoint, or None where its manifest holds."""
     try:
         manifest = json.loads((path / _MANIFEST).read_text(encoding="utf-8"))
@@ -102,7 +102,7 @@ def flaw(path: Path) -> str | None:
                 return f"{name} is missing"
             if file.stat().st_size != wanted["size"]:
                 return f"{name} has {file.stat().st_size} bytes, not {wanted['size']}"
-            if atomic_write.digest(file) != wanted["sha256"]:
+            if atomic_write.sha256_of(file) != wanted["sha256"]:
                 return f"{name} was changed"
         if "state.json" not in manifest:
             return "the manifest names no state.json"
@@ -113,20 +113,20 @@ def flaw(path: Path) -> str | None:
     return None
 
 
-def load(path: Path) -> Checkpoint:
+def load_checkpoint(path: Path) -> Checkpoint:
     """Read a whole checkpoint."""
     state = json.loads((path / "state.json").read_text(encoding="utf-8"))
     ranks = sorted(path.glob("rng-*.safetensors"), key=lambda file: int(file.stem.removeprefix("rng-")))
     return Checkpoint(
         model=read_tensors(path / "model.safetensors"),
-        optimizers=unflatten(read_tensors(path / "optimizer.safetensors"), state.pop("optimizers")),
+        optimizers=unflatten_optimizer_states(read_tensors(path / "optimizer.safetensors"), state.pop("optimizers")),
         rng=[read_tensors(file) for file in ranks],
         state=state,
-        average=read_tensors(path / "average.safetensors") if (path / "average.safetensors").exists() else None,
+        ema=read_tensors(path / "average.safetensors") if (path / "average.safetensors").exists() else None,
     )
 
 
-def remove_after(folder: Path, step: int) -> None:
+def remove_newer_checkpoints(folder: Path, step: int) -> None:
     """Remove what is newer than a step (damaged, since it was not taken) and what was left half-written."""
     for path in _numbered(folder):
         if int(path.name.removeprefix("step-")) > step:
@@ -144,7 +144,7 @@ def _numbered(folder: Path) -> list[Path]:
 # Weights ----------------------------------------------------------------------------------------------------------
 
 
-def unique(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def drop_tied_tensors(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """A state dict in which tied tensors, the same memory under several names, stand once, under the first name."""
     seen: set[tuple] = set()
     kept = {}
@@ -159,7 +159,7 @@ def unique(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def save_weights(path: Path, state: Mapping[str, Tensor]) -> None:
     """Write weights as safetensors in the place of those that are there."""
-    atomic_write.replace(path, to_bytes(unique(state)))
+    atomic_write.replace_file(path, to_bytes(drop_tied_tensors(state)))
 
 
 def load_weights(model: nn.Module, weights: Path | Mapping[str, Tensor]) -> None:
@@ -202,7 +202,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 # Optimizers -------------------------------------------------------------------------------------------------------
 
 
-def flatten(states: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
+def flatten_optimizer_states(states: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
     """The state dicts of any torch optimizers as named tensors (`optimizer/parameter/name`) and JSON for the rest."""
     tensors: dict[str, Tensor] = {}
     scalars = []
@@ -220,7 +220,7 @@ def flatten(states: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Tensor], lis
     return tensors, scalars
 
 
-def unflatten(tensors: Mapping[str, Tensor], scalars: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def unflatten_optimizer_states(tensors: Mapping[str, Tensor], scalars: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The inverse of `flatten`. Tuples come back as tuples."""
     states = []
     for number, rest in enumerate(scalars):

@@ -18,25 +18,25 @@ import torch
 from torch import Tensor
 
 
-class Average:
+class EMA:
     """Of these parameters, which `shown` puts in their place for a while. `count` steps have gone into it."""
 
     def __init__(self, params: Sequence[Tensor], decay: float, count: int = 0) -> None:
-        self.params, self.decay, self.count = list(params), decay, count
+        self.params, self.decay, self.num_updates = list(params), decay, count
         self.values = [t.clone() for t in self._own()]
 
     @torch.no_grad()
-    def add(self) -> None:
+    def update(self) -> None:
         """Take in the weights as they are after a step."""
-        self.count += 1
-        share = (1 - self.decay) / (1 - self.decay**self.count)
+        self.num_updates += 1
+        share = (1 - self.decay) / (1 - self.decay**self.num_updates)
         for value, own in zip(self.values, self._own(), strict=True):
-            value.copy_(own) if self.count == 1 else value.lerp_(own, share)
+            value.copy_(own) if self.num_updates == 1 else value.lerp_(own, share)
 
     @contextlib.contextmanager
-    def shown(self) -> Iterator[None]:
+    def average_parameters(self) -> Iterator[None]:
         """While entered, the parameters hold the average, and `values` what they held; then back, bit by bit."""
-        if not self.count:
+        if not self.num_updates:
             yield
             return
         self._exchange()

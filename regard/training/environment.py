@@ -19,7 +19,7 @@ _TWO_GIB = 2**31 - 1
 _TOP_PAD = 64 * 2**20
 
 
-def prepare(threads: int | None = None) -> None:
+def prepare_process(threads: int | None = None) -> None:
     """Make the process quick: flush denormals, keep freed memory, and use so many threads. Harmless when called again.
 
     Gradients of a peaked softmax are full of denormal numbers, which slow matrix products tenfold; worker threads
@@ -33,10 +33,10 @@ def prepare(threads: int | None = None) -> None:
 
 
 @contextlib.contextmanager
-def prepared(threads: int | None = None) -> Iterator[None]:
+def process_environment(threads: int | None = None) -> Iterator[None]:
     """`prepare` for a while: afterwards this thread has denormal numbers again if it had them before."""
     flushed = (torch.tensor(1e-39) * 1.0).item() == 0.0
-    prepare(threads)
+    prepare_process(threads)
     try:
         yield
     finally:
@@ -57,11 +57,11 @@ def _keep_memory() -> bool:
     return all(accepted)
 
 
-def describe() -> dict[str, Any]:
+def describe_machine() -> dict[str, Any]:
     """The machine and the day, for result files."""
     return {
         "cpu": _cpu(),
-        "cores": cores(),
+        "cores": count_cores(),
         "threads": torch.get_num_threads(),
         "memory_gib": _memory(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
@@ -72,17 +72,17 @@ def describe() -> dict[str, Any]:
     }
 
 
-def rank() -> int:
+def get_rank() -> int:
     """Which process of a run this is, known before the run starts: 0 for the first, which alone writes and speaks."""
     return int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")))
 
 
-def siblings() -> bool:
+def is_torchrun_worker() -> bool:
     """Whether `torchrun` made this process and others beside it."""
     return "TORCHELASTIC_RUN_ID" in os.environ and int(os.environ["WORLD_SIZE"]) > 1
 
 
-def cores() -> int:
+def count_cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

@@ -13,21 +13,21 @@ class Interrupted(Exception):
     """Training was asked to stop and did, at a step from which it can go on. `first` where that was the training of a
     run that another was to start from."""
 
-    first = False
+    in_warm_start = False
 
     def __init__(self, folder: Path, step: int, signal_number: int = signal.SIGINT) -> None:
         super().__init__(f"stopped at step {step}; go on with --resume")
         self.folder, self.step, self.signal = folder, step, signal_number
 
 
-class Interrupts:
+class InterruptHandler:
     """While entered, the first SIGINT or SIGTERM sets `asked`; the next does what it did before."""
 
     def __init__(self) -> None:
-        self.asked: int = 0
+        self.signal_number: int = 0
         self._before: dict[int, Any] = {}
 
-    def __enter__(self) -> Interrupts:
+    def __enter__(self) -> InterruptHandler:
         if threading.current_thread() is threading.main_thread():  # elsewhere Python refuses handlers
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._before[number] = signal.signal(number, self._ask)
@@ -37,7 +37,7 @@ class Interrupts:
         self._restore()
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        self.asked = number
+        self.signal_number = number
         self._restore()
 
     def _restore(self) -> None:

@@ -26,20 +26,20 @@ from regard.config.messages import muted
 from regard.config.settings import TrainSettings
 from regard.errors import UserError, did_you_mean
 from regard.training import checkpoint, environment, fsdp, optim, rng, time_budget
-from regard.training.ema import Average
-from regard.training.interrupts import Interrupted, Interrupts
-from regard.training.launch import start
-from regard.training.metrics_log import Log, interval
+from regard.training.ema import EMA
+from regard.training.interrupts import Interrupted, InterruptHandler
+from regard.training.launch import launch_fabric
+from regard.training.metrics_log import MetricsLog, log_interval
 from regard.training.objective import Objective
-from regard.training.progress import Bar
-from regard.training.training_step import Done, Stepper
+from regard.training.progress import ProgressBar
+from regard.training.training_step import StepResult, TrainingStep
 
 FETCH_SECONDS = 1.0
 """How often the losses are fetched from the device, looked at and shown."""
 
 
 @dataclass(frozen=True)
-class Result:
+class TrainResult:
     """How a run ended. `metrics` are those of the best model, which is the one in the folder and in the model given."""
 
     folder: Path
@@ -54,7 +54,7 @@ class Result:
 
 
 @dataclass
-class State:
+class TrainState:
     """Where a run stands: the numbers of a checkpoint. `epoch` and `batch` are those of the next step."""
 
     total_steps: int = 0
@@ -95,14 +95,14 @@ def fit(
     seed: int,
     resume: bool = False,
     progress: bool = True,
-) -> Result:
+) -> TrainResult:
     """Train a model on a task into a run folder: model.safetensors (best), metrics.jsonl, state/ and logs/.
 
     The length is one of `settings.epochs`, `steps` and `budget`. At the end the model holds the best weights, in
     evaluation mode. `resume` goes on from the newest whole checkpoint, or starts where none was written yet.
     Raises `Interrupted` after Ctrl-C or SIGTERM, and `UserError` where the loss is no longer a number.
     """
-    with environment.prepared(settings.threads):
+    with environment.process_environment(settings.threads):
         return _fit(model, task, settings, Path(folder), seed, resume, progress)
 
 
@@ -114,49 +114,49 @@ def _fit(
     seed: int,
     resume: bool,
     progress: bool,
-) -> Result:
-    fabric = start(settings)
+) -> TrainResult:
+    fabric = launch_fabric(settings)
     with muted(not fabric.is_global_zero):
         saved = _find(fabric, folder, resume)
-        with _loop(fabric, model, task, settings, folder, seed) as loop, Bar(progress and loop.first) as bar:
+        with _loop(fabric, model, task, settings, folder, seed) as loop, ProgressBar(progress and loop.first) as bar:
             return loop.run(seed, saved, bar)
 
 
-def probe(
+def time_training(
     model: nn.Module, task: Objective, settings: TrainSettings, folder: Path, *, seed: int
 ) -> tuple[float, float]:
     """Seconds of a step and of an evaluation, on this machine; `settings.budget` says how long it may try. Nothing is
     written, and the model is left as it was."""
-    with environment.prepared(settings.threads), _loop(start(settings), model, task, settings, folder, seed) as loop:
-        return time_budget.trial(loop, seed)
+    with environment.process_environment(settings.threads), _loop(launch_fabric(settings), model, task, settings, folder, seed) as loop:
+        return time_budget.time_step_and_evaluation(loop, seed)
 
 
 @contextlib.contextmanager
 def _loop(
     fabric: Fabric, model: nn.Module, task: Objective, settings: TrainSettings, folder: Path, seed: int
 ) -> Iterator[Loop]:
-    named = optim.kinds(model, settings.optimizer)
-    if fsdp.sharded(fabric) and "muon" in named.values():
+    named = optim.group_parameters(model, settings.optimizer)
+    if fsdp.is_sharded(fabric) and "muon" in named.values():
         raise UserError(f"muon needs whole matrices, which {settings.strategy} cuts; use --optimizer adamw or ddp")
     wrapped = fabric.setup_module(model)
     scaled = settings.precision == "16-mixed"  # its scaler and a fused step cannot both undo the scale
-    optimizers = optim.build(model, settings, fused=not scaled, named=named)
+    optimizers = optim.build_optimizers(model, settings, fused=not scaled, named=named)
     ready: list[Any] = [fabric.setup_optimizers(optimizer) for optimizer in optimizers]
     torch.manual_seed(seed + fabric.global_rank)
-    with rng.deterministic(fabric), Interrupts() as interrupts:
+    with rng.deterministic_algorithms(fabric), InterruptHandler() as interrupts:
         yield Loop(fabric, model, wrapped, ready, task, settings, folder, interrupts)
 
 
 def _find(fabric: Fabric, folder: Path, resume: bool) -> checkpoint.Checkpoint | None:
     """The checkpoint to go on from, or None to start."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = checkpoint.latest(folder)
+    path = checkpoint.find_latest_checkpoint(folder)
     if path is not None and not resume:
         raise UserError(f"{folder} holds a run already; go on with it with --resume, or name another folder with --out")
-    saved = None if path is None else checkpoint.load(path)
+    saved = None if path is None else checkpoint.load_checkpoint(path)
     fabric.barrier()  # all have looked before the first one writes
     if fabric.is_global_zero:
-        checkpoint.remove_after(folder, saved.state["step"] if saved else -1)
+        checkpoint.remove_newer_checkpoints(folder, saved.state["step"] if saved else -1)
     return saved
 
 
@@ -172,14 +172,14 @@ class Loop:
         task: Objective,
         settings: TrainSettings,
         folder: Path,
-        interrupts: Interrupts,
+        interrupts: InterruptHandler,
     ) -> None:
         self.fabric, self.model, self.wrapped, self.optimizers = fabric, model, wrapped, optimizers
         self.task, self.settings, self.folder, self.interrupts = task, settings, folder, interrupts
         self.world, self.first = fabric.world_size, fabric.is_global_zero
-        self.update = Stepper(fabric, wrapped, optimizers, task, settings, self._wishes)
-        self.average = None if settings.average is None else Average(self.update.params, settings.average)
-        self.state = State()
+        self.update = TrainingStep(fabric, wrapped, optimizers, task, settings, self._wishes)
+        self.average = None if settings.ema_decay is None else EMA(self.update.params, settings.ema_decay)
+        self.state = TrainState()
         self.window: list[_Step] = []
         self.last: _Step | None = None
         self.shown = math.nan
@@ -188,14 +188,14 @@ class Loop:
 
     # The run --------------------------------------------------------------------------------------------------------
 
-    def run(self, seed: int, saved: checkpoint.Checkpoint | None, bar: Bar) -> Result:
+    def run(self, seed: int, saved: checkpoint.Checkpoint | None, bar: ProgressBar) -> TrainResult:
         """Train to the end."""
         self.wrapped.train()
         if saved is not None:
             self._restore(saved)
         self.state.total_steps = self._total(seed)
         state = self.state
-        self.log = Log(self.folder, state.step, on=self.first)
+        self.log = MetricsLog(self.folder, state.step, on=self.first)
         try:
             if saved is None and self.settings.budget is not None:
                 self._checkpoint()  # from here on the number of steps is fixed
@@ -226,7 +226,7 @@ class Loop:
             return self.settings.steps
         if self.settings.epochs is not None:
             return sum(len(self.plan(epoch)) for epoch in reversed(range(self.settings.epochs)))
-        return self.state.total_steps or time_budget.measure(self, seed)
+        return self.state.total_steps or time_budget.count_steps_in_budget(self, seed)
 
     def _over(self) -> bool:
         return self.state.step >= self.state.total_steps or self._stopped_early()
@@ -239,7 +239,7 @@ class Loop:
         """Take the next batch and note where that leaves the run; what is wished after it."""
         state, settings = self.state, self.settings
         plan = self.plan(state.epoch)
-        lr = settings.lr * optim.schedule(state.step, state.total_steps, settings.warmup, settings.decay)
+        lr = settings.lr * optim.lr_multiplier(state.step, state.total_steps, settings.warmup, settings.decay)
         done = self.step(plan[state.batch], state.epoch, lr)
         state.tokens += done.tokens
         state.step += 1
@@ -248,27 +248,27 @@ class Loop:
         state.batch += 1
         if state.batch == len(plan):
             state.epoch, state.batch = state.epoch + 1, 0
-        return done.wishes
+        return done.requests
 
-    def step(self, indices: np.ndarray, epoch: int, lr: float) -> Done:
+    def step(self, indices: np.ndarray, epoch: int, lr: float) -> StepResult:
         """One step, and the average with it."""
         done = self.update(indices, epoch, lr)
         if self.average is not None:
-            self.average.add()
+            self.average.update()
         return done
 
     def _kept(self) -> contextlib.AbstractContextManager[None]:
         """While entered, the model holds the weights that are evaluated and kept: its own, or their average."""
-        return contextlib.nullcontext() if self.average is None else self.average.shown()
+        return contextlib.nullcontext() if self.average is None else self.average.average_parameters()
 
     def _wishes(self) -> tuple[bool, ...]:
         """What this process wants done after the step: fetch and show, write a checkpoint, stop."""
         now = time.perf_counter()
         show = self.first and now - self.fetched >= FETCH_SECONDS
         keep = self.first and now - self.written >= self.settings.checkpoint_seconds
-        return show, keep, bool(self.interrupts.asked)
+        return show, keep, bool(self.interrupts.signal_number)
 
-    def _after(self, wishes: tuple[bool, ...], bar: Bar) -> None:
+    def _after(self, wishes: tuple[bool, ...], bar: ProgressBar) -> None:
         """Evaluate, write a checkpoint and show, as due after a step."""
         state, every = self.state, self.settings.evaluate_every
         show, keep, stop = wishes
@@ -282,15 +282,15 @@ class Loop:
         if show or keep:
             bar.update(state.step, self.shown, state.tokens, self._best_text())
         if stop and not self._over():
-            raise Interrupted(self.folder, state.step, self.interrupts.asked or signal.SIGTERM)
+            raise Interrupted(self.folder, state.step, self.interrupts.signal_number or signal.SIGTERM)
 
-    def _result(self) -> Result:
+    def _result(self) -> TrainResult:
         state, path = self.state, self.folder / "model.safetensors"
         self.fabric.barrier()
-        if not fsdp.sharded(self.fabric) and path.exists():
+        if not fsdp.is_sharded(self.fabric) and path.exists():
             checkpoint.load_weights(self.model, path)
         self.wrapped.eval()
-        return Result(
+        return TrainResult(
             folder=self.folder,
             steps=state.step,
             epochs=state.epoch + (state.batch > 0),
@@ -322,7 +322,7 @@ class Loop:
                 raise UserError(self._broken(what, done))
             state.pending.append(row[:width])
             self.shown = row[0] if math.isnan(self.shown) else 0.9 * self.shown + 0.1 * row[0]
-            if done.step % interval(state.total_steps) == 0 or done.step == state.total_steps:
+            if done.step % log_interval(state.total_steps) == 0 or done.step == state.total_steps:
                 self._line(done)
         self.log.flush()
 
@@ -331,7 +331,7 @@ class Loop:
         state = self.state
         loss, *terms = (math.fsum(column) / len(state.pending) for column in zip(*state.pending, strict=True))
         state.pending = []
-        self.log.train(
+        self.log.log_training(
             {
                 "step": done.step,
                 "epoch": done.epoch + 1,
@@ -384,24 +384,24 @@ class Loop:
                 state.best, state.best_step, state.metrics = value, state.step, metrics
         if better or (state.best is None and self._over()):
             with self._kept():
-                weights = fsdp.weights(self.fabric, self.model)
+                weights = fsdp.full_weights(self.fabric, self.model)
                 self._write(lambda: checkpoint.save_weights(self.folder / "model.safetensors", weights))
         if self._over() and state.pending and self.last is not None:
             self._line(self.last)
         if metrics:
             epoch = state.epoch if state.batch == 0 else state.epoch + 1
             line = {"step": state.step, "epoch": epoch, "valid": metrics, "best": better}
-            self.log.valid({**line, "seconds": round(self._seconds(), 3)})
+            self.log.log_validation({**line, "seconds": round(self._seconds(), 3)})
 
     def metrics(self) -> dict[str, float]:
         """The task's numbers. All processes compute them; the first one's count. Leaves the random state alone."""
-        before = rng.own_state(self.fabric)
+        before = rng.get_rng_states(self.fabric)
         self.wrapped.eval()
-        model = self.wrapped if fsdp.sharded(self.fabric) else self.model
+        model = self.wrapped if fsdp.is_sharded(self.fabric) else self.model
         with self._kept(), torch.no_grad(), self.fabric.autocast():
             metrics = {name: float(value) for name, value in self.task.evaluate(model).items()}
         self.wrapped.train()
-        rng.set_state(self.fabric, before)
+        rng.set_rng_states(self.fabric, before)
         return self.fabric.broadcast(metrics) if self.world > 1 else metrics
 
     def _best_text(self) -> str:
@@ -418,18 +418,18 @@ class Loop:
         self._check_weights()
         self.state.seconds, self.begun = self._seconds(), time.perf_counter()
         self.state.precision = self.fabric.strategy.precision.state_dict()
-        self.state.averaged = 0 if self.average is None else self.average.count
+        self.state.averaged = 0 if self.average is None else self.average.num_updates
         saved = checkpoint.Checkpoint(
-            model=fsdp.weights(self.fabric, self.model),
-            optimizers=fsdp.optimizer_states(self.fabric, self.model, self.optimizers),
-            rng=rng.all_states(self.fabric),
+            model=fsdp.full_weights(self.fabric, self.model),
+            optimizers=fsdp.full_optimizer_states(self.fabric, self.model, self.optimizers),
+            rng=rng.gather_rng_states(self.fabric),
             state=dataclasses.asdict(self.state),
-            average=self._average(),
+            ema=self._average(),
         )
 
         def write() -> None:
             self.log.flush(force=True)  # a checkpoint may not outlive the lines up to it
-            checkpoint.save(self.folder, saved)
+            checkpoint.save_checkpoint(self.folder, saved)
 
         self._write(write)
         self.written = time.perf_counter()
@@ -437,8 +437,8 @@ class Loop:
     def _average(self) -> dict[str, Tensor] | None:
         if self.average is None:
             return None
-        with self.average.shown():
-            return {name: t.clone() for name, t in fsdp.weights(self.fabric, self.model).items()}
+        with self.average.average_parameters():
+            return {name: t.clone() for name, t in fsdp.full_weights(self.fabric, self.model).items()}
 
     def _write(self, write: Callable[[], None]) -> None:
         """Let the first process write; where it cannot, all stop with what it says, and none waits for ever."""
@@ -454,13 +454,13 @@ class Loop:
             raise UserError(trouble)
 
     def _restore(self, saved: checkpoint.Checkpoint) -> None:
-        fsdp.restore(self.fabric, self.model, self.optimizers, saved)
-        self.state = State(**saved.state)
+        fsdp.restore_checkpoint(self.fabric, self.model, self.optimizers, saved)
+        self.state = TrainState(**saved.state)
         self.update.names = self.state.names
-        if self.average is not None and saved.average is not None:
-            self.average.count = self.state.averaged
-            with self.average.shown():
-                fsdp.put(self.fabric, self.model, saved.average)
+        if self.average is not None and saved.ema is not None:
+            self.average.num_updates = self.state.averaged
+            with self.average.average_parameters():
+                fsdp.load_full_weights(self.fabric, self.model, saved.ema)
         self.fabric.strategy.precision.load_state_dict(self.state.precision)
         if self.fabric.global_rank < len(saved.rng):
-            rng.set_state(self.fabric, saved.rng[self.fabric.global_rank])
+            rng.set_rng_states(self.fabric, saved.rng[self.fabric.global_rank])

@@ -22,12 +22,12 @@ from regard.training import atomic_write
 LINES = 1000
 
 
-def interval(total: int) -> int:
+def log_interval(total: int) -> int:
     """Every how many steps a line is written: at most about a thousand lines."""
     return max(1, -(-total // LINES))
 
 
-def cut(path: Path, step: int) -> None:
+def truncate_log(path: Path, step: int) -> None:
     """Cut metrics.jsonl back to a step: what came after it will come again."""
     if not path.exists():
         return
@@ -38,10 +38,10 @@ def cut(path: Path, step: int) -> None:
                 kept.append(line)
         except (ValueError, KeyError, TypeError):  # the last line of a run that was killed may be half
             continue
-    atomic_write.replace(path, b"".join(kept))
+    atomic_write.replace_file(path, b"".join(kept))
 
 
-class Log:
+class MetricsLog:
     """Writes the record from a step on; does nothing where `on` is false (processes other than the first)."""
 
     def __init__(self, folder: Path, step: int, on: bool = True) -> None:
@@ -51,15 +51,15 @@ class Log:
         self._begun = step
         if on:
             path = folder / "metrics.jsonl"
-            cut(path, step) if step else path.unlink(missing_ok=True)
+            truncate_log(path, step) if step else path.unlink(missing_ok=True)
             self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115
 
-    def train(self, line: dict[str, Any]) -> None:
+    def log_training(self, line: dict[str, Any]) -> None:
         """A training line: step, epoch, loss, terms, lr, tokens, seconds."""
         values = {"loss": line["loss"], "lr": line["lr"], **{f"loss/{k}": v for k, v in line["terms"].items()}}
         self._write(line, {f"train/{name}": value for name, value in values.items()})
 
-    def valid(self, line: dict[str, Any]) -> None:
+    def log_validation(self, line: dict[str, Any]) -> None:
         """A line of an evaluation: step, epoch, valid, best, seconds. What is no number becomes null, as JSON wants."""
         numbers = {name: value if math.isfinite(value) else None for name, value in line["valid"].items()}
         self._write({**line, "valid": numbers}, {f"valid/{name}": value for name, value in line["valid"].items()})
@@ -67,7 +67,7 @@ class Log:
     def _write(self, line: dict[str, Any], values: dict[str, float]) -> None:
         if self._file is None:
             return
-        with atomic_write.room(self._folder, 1_000_000):
+        with atomic_write.explain_full_disk(self._folder, 1_000_000):
             self._file.write(json.dumps(line) + "\n")
             board = self._open_board()
             for name, value in values.items():
@@ -83,7 +83,7 @@ class Log:
     def flush(self, force: bool = False) -> None:
         """Hand the lines to the system, and with `force` to the disk."""
         if self._file is not None:
-            with atomic_write.room(self._folder, 1_000_000):
+            with atomic_write.explain_full_disk(self._folder, 1_000_000):
                 self._file.flush()
                 if force:
                     os.fsync(self._file.fileno())

@@ -29,7 +29,7 @@ OPTIMIZERS = ("adamw", "muon")
 DECAYS = ("cosine", "linear", "constant")
 
 
-def schedule(step: int, total: int, warmup: float, decay: str) -> float:
+def lr_multiplier(step: int, total: int, warmup: float, decay: str) -> float:
     """The share of the learning rate at a step (counted from 0) of `total`: linear warm-up, then decay towards 0.
 
     Pure in its arguments, so that a resumed run has the same rate. In (0, 1] for each of the steps.
@@ -47,7 +47,7 @@ def schedule(step: int, total: int, warmup: float, decay: str) -> float:
     raise UserError(f"unknown decay {decay!r}; {did_you_mean(decay, DECAYS)}")
 
 
-def kinds(model: nn.Module, optimizer: str) -> dict[str, str]:
+def group_parameters(model: nn.Module, optimizer: str) -> dict[str, str]:
     """How each parameter is trained, by name: `muon`, `decay` (AdamW) or `bare` (AdamW without weight decay).
 
     Biases, norms and embeddings are not decayed. Asked before a strategy cuts the parameters into flat shards.
@@ -61,13 +61,13 @@ def kinds(model: nn.Module, optimizer: str) -> dict[str, str]:
     return {name: kind(p) for name, p in model.named_parameters() if p.requires_grad}
 
 
-def build(
+def build_optimizers(
     model: nn.Module, settings: TrainSettings, *, fused: bool = True, named: dict[str, str] | None = None
 ) -> list[Optimizer]:
     """The optimizers of a model: AdamW alone, or Muon for the hidden matrices and AdamW for the rest."""
     if settings.optimizer not in OPTIMIZERS:
         raise UserError(f"unknown optimizer {settings.optimizer!r}; {did_you_mean(settings.optimizer, OPTIMIZERS)}")
-    named = kinds(model, settings.optimizer) if named is None else named
+    named = group_parameters(model, settings.optimizer) if named is None else named
     if not named:
         raise UserError("the model has no parameters to train; unfreeze some")
     sorts: dict[str, list[nn.Parameter]] = {"muon": [], "decay": [], "bare": []}
@@ -186,7 +186,7 @@ class Muon(Optimizer):
             for target, part in zip(p.chunk(splits), update.chunk(splits), strict=True):
                 by_shape[part.shape].append((target, part))
         for shape, pairs in by_shape.items():
-            turned = orthogonalise(torch.stack([part for _, part in pairs]), group["steps"])
+            turned = orthogonalize(torch.stack([part for _, part in pairs]), group["steps"])
             scale = 0.2 * math.sqrt(max(shape))
             for (target, _), update in zip(pairs, turned.unbind(), strict=True):
                 if decay:
@@ -194,7 +194,7 @@ class Muon(Optimizer):
                 target.add_(update.to(target.dtype), alpha=-lr * scale)
 
 
-def orthogonalise(matrices: Tensor, steps: int = 5) -> Tensor:
+def orthogonalize(matrices: Tensor, steps: int = 5) -> Tensor:
     """The nearest orthogonal matrix to each of a batch (b, rows, columns), roughly: singular values near 1."""
     a, b, c = NEWTON_SCHULZ
     x = matrices.float()

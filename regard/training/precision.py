@@ -17,8 +17,8 @@ import torch
 
 from regard.errors import UserError, did_you_mean
 
-KNOWN = ("32", "auto", "bf16-mixed", "16-mixed")
-WORTH = 1.2
+PRECISIONS = ("32", "auto", "bf16-mixed", "16-mixed")
+MIN_SPEEDUP = 1.2
 """Half precision must be so many times faster than float32 to be chosen by itself."""
 _CHOSEN = "REGARD_PRECISION"
 
@@ -45,17 +45,17 @@ print(json.dumps({"gain": run(torch.float32) / half}))
 """
 
 
-def choose(wanted: str) -> str:
+def choose_precision(wanted: str) -> str:
     """Fabric's name for the precision that was asked for; `auto` takes bfloat16 only where it lives and is worth it."""
-    if wanted not in KNOWN:
-        raise UserError(f"unknown precision {wanted!r}; {did_you_mean(wanted, KNOWN)}")
+    if wanted not in PRECISIONS:
+        raise UserError(f"unknown precision {wanted!r}; {did_you_mean(wanted, PRECISIONS)}")
     if wanted == "32":
         return "32-true"
     if wanted == "auto":
         return _auto()
     if wanted == "16-mixed" and not torch.cuda.is_available():  # Fabric would take bfloat16 instead, unasked
         raise UserError("precision 16-mixed needs a GPU; on a CPU use --precision 32 or auto")
-    gain, trouble = probe("bfloat16" if wanted == "bf16-mixed" else "float16")
+    gain, trouble = probe_precision("bfloat16" if wanted == "bf16-mixed" else "float16")
     if gain is None:
         raise UserError(f"precision {wanted} does not work on this machine ({trouble}); use --precision 32 or auto")
     return wanted
@@ -70,14 +70,14 @@ def _auto() -> str:
     elif int(os.environ.get("WORLD_SIZE", 1)) > 1:
         chosen = "32-true"
     else:
-        gain, _ = probe("bfloat16")
-        chosen = "bf16-mixed" if gain is not None and gain >= WORTH else "32-true"
+        gain, _ = probe_precision("bfloat16")
+        chosen = "bf16-mixed" if gain is not None and gain >= MIN_SPEEDUP else "32-true"
     os.environ[_CHOSEN] = chosen
     return chosen
 
 
 @functools.cache
-def probe(kind: str, code: str = _PROBE) -> tuple[float | None, str]:
+def probe_precision(kind: str, code: str = _PROBE) -> tuple[float | None, str]:
     """Try a forward and backward pass in `kind` in a child: how many times faster than float32, or None and why."""
     try:
         child = subprocess.run(

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 PLAIN_SECONDS = 10.0
 
 
-class Bar:
+class ProgressBar:
     """Shows step, loss, tokens per second, time left and the best result so far. Use as a context."""
 
     def __init__(
@@ -32,7 +32,7 @@ class Bar:
         self._spoke = 0.0
         self._total = 0
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> ProgressBar:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -78,7 +78,7 @@ class Bar:
         done = step - first_step
         left = seconds / done * (self._total - step) if done else None
         parts = [f"loss {loss:.4g}", f"{_short((tokens - first_tokens) / seconds)} tokens/s"]
-        parts += [] if left is None else [f"{duration(left)} left"]
+        parts += [] if left is None else [f"{format_duration(left)} left"]
         return "  ".join(parts + ([best] if best else []))
 
 
@@ -96,7 +96,7 @@ def _short(number: float) -> str:
     return f"{number:.0f}"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """`1:05` for 65 seconds, `2:00:00` for two hours."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)

@@ -12,7 +12,7 @@ from lightning_fabric import Fabric
 from torch import Tensor
 
 
-def own_state(fabric: Fabric) -> dict[str, Tensor]:
+def get_rng_states(fabric: Fabric) -> dict[str, Tensor]:
     """The random states of this process, by device."""
     states = {"cpu": torch.get_rng_state()}
     if fabric.device.type == "cuda":
@@ -20,15 +20,15 @@ def own_state(fabric: Fabric) -> dict[str, Tensor]:
     return states
 
 
-def set_state(fabric: Fabric, states: dict[str, Tensor]) -> None:
+def set_rng_states(fabric: Fabric, states: dict[str, Tensor]) -> None:
     torch.set_rng_state(states["cpu"])
     if "cuda" in states and fabric.device.type == "cuda":
         torch.cuda.set_rng_state(states["cuda"], fabric.device)
 
 
-def all_states(fabric: Fabric) -> list[dict[str, Tensor]]:
+def gather_rng_states(fabric: Fabric) -> list[dict[str, Tensor]]:
     """The random states of all processes."""
-    own = own_state(fabric)
+    own = get_rng_states(fabric)
     if fabric.world_size == 1:
         return [own]
     found: list[dict[str, Tensor]] = [{} for _ in range(fabric.world_size)]
@@ -42,7 +42,7 @@ def all_states(fabric: Fabric) -> list[dict[str, Tensor]]:
 
 
 @contextlib.contextmanager
-def deterministic(fabric: Fabric) -> Iterator[None]:
+def deterministic_algorithms(fabric: Fabric) -> Iterator[None]:
     """On a CPU, sums in a fixed order: without it the backward pass of x[indices] adds up as threads happen to run.
 
     It is not slower there. On a GPU it is, and the user may switch it on.

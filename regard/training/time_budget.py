@@ -38,11 +38,11 @@ def steps_within(seconds: float, step: float, evaluation: float, every: int) -> 
     return max(1, int((seconds - evaluation) / (step + evaluation / every)))
 
 
-def measure(loop: Loop, seed: int) -> int:
+def count_steps_in_budget(loop: Loop, seed: int) -> int:
     """Time steps and an evaluation, put everything back, and say how many steps the rest of the budget holds."""
     budget = loop.settings.budget
     assert budget is not None
-    step, evaluation = trial(loop, seed)
+    step, evaluation = time_step_and_evaluation(loop, seed)
     plan = len(loop.plan(0))
     left = budget - (time.perf_counter() - loop.begun)
     steps = steps_within(left, step, evaluation, loop.settings.evaluate_every or plan)
@@ -51,7 +51,7 @@ def measure(loop: Loop, seed: int) -> int:
     return steps
 
 
-def trial(loop: Loop, seed: int) -> tuple[float, float]:
+def time_step_and_evaluation(loop: Loop, seed: int) -> tuple[float, float]:
     """Seconds of a step, the mean over batches from all over the epoch, and of an evaluation. Leaves no trace."""
     with _untouched(loop):
         return _trial(loop, seed, SHARE * (loop.settings.budget or 0.0))
@@ -68,8 +68,8 @@ def _trial(loop: Loop, seed: int, seconds: float) -> tuple[float, float]:
             break  # the run itself will find it and say more
         if number >= WARM:
             times.append(time.perf_counter() - begun)
-        if done.wishes[-1]:
-            raise Interrupted(loop.folder, 0, loop.interrupts.asked or signal.SIGTERM)
+        if done.requests[-1]:
+            raise Interrupted(loop.folder, 0, loop.interrupts.signal_number or signal.SIGTERM)
         enough = len(times) >= LEAST and sum(times) >= seconds
         if fabric.broadcast(enough) if loop.world > 1 else enough:
             break
@@ -83,7 +83,7 @@ def _untouched(loop: Loop) -> Iterator[None]:
     """Put back weights, optimizers, random and scaler states as they were before."""
     tensors = [*loop.wrapped.parameters(), *loop.wrapped.buffers()]
     kept = [t.detach().clone() for t in tensors]
-    random = rng.own_state(loop.fabric)
+    random = rng.get_rng_states(loop.fabric)
     scaler = loop.fabric.strategy.precision.state_dict()
     try:
         yield
@@ -92,9 +92,9 @@ def _untouched(loop: Loop) -> Iterator[None]:
             for tensor, value in zip(tensors, kept, strict=True):
                 tensor.copy_(value)
         if loop.average is not None:
-            loop.average.count = 0  # the next step starts it anew
+            loop.average.num_updates = 0  # the next step starts it anew
         for optimizer in loop.optimizers:
             optimizer.zero_grad(set_to_none=True)
-            fsdp.plain(optimizer).state.clear()
-        rng.set_state(loop.fabric, random)
+            fsdp.unwrap_optimizer(optimizer).state.clear()
+        rng.set_rng_states(loop.fabric, random)
         loop.fabric.strategy.precision.load_state_dict(scaler)

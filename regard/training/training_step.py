@@ -27,15 +27,15 @@ Wishes = tuple[bool, ...]
 
 
 @dataclass(frozen=True)
-class Done:
+class StepResult:
     """What a step gave. `values` is (loss, each term, norm of the gradient if clipped): this process's share."""
 
     values: Tensor
     tokens: int
-    wishes: Wishes
+    requests: Wishes
 
 
-class Stepper:
+class TrainingStep:
     """Does steps. `names` are the terms of the loss, in the order of `Done.values`, known after the first step."""
 
     def __init__(
@@ -53,10 +53,10 @@ class Stepper:
         self.params = [p for p in model.parameters() if p.requires_grad]
         self.names: list[str] = []
 
-    def __call__(self, indices: np.ndarray, epoch: int, lr: float) -> Done:
+    def __call__(self, indices: np.ndarray, epoch: int, lr: float) -> StepResult:
         """Train on the named items, of which this process takes its part."""
         fabric, task, world = self.fabric, self.task, self.world
-        parts = [part for part in np.array_split(indices[self.rank :: world], self.settings.accumulate) if len(part)]
+        parts = [part for part in np.array_split(indices[self.rank :: world], self.settings.grad_accumulation) if len(part)]
         # A process without items goes through the motions with another's, since the others wait for its gradient.
         ghost = not parts
         batches = [task.batch(part, epoch) for part in (parts or [indices[:1]])]
@@ -80,7 +80,7 @@ class Stepper:
             optimizer.zero_grad(set_to_none=True)
         if norm is not None:
             seen = torch.cat((seen, norm.detach().reshape(1) / world))
-        return Done(seen, tokens, wishes or self.wishes())
+        return StepResult(seen, tokens, wishes or self.wishes())
 
     def _agree(self, batches: list[Any], ghost: bool) -> tuple[dict[str, float], int, Wishes]:
         """By what to multiply each term's sum, the tokens of the global batch, and what any process wishes."""
@@ -117,11 +117,11 @@ class Stepper:
         fabric, limit = self.fabric, self.settings.clip
         if limit <= 0:
             return None
-        if fsdp.sharded(fabric):
+        if fsdp.is_sharded(fabric):
             wrapped: Any = self.model
             return fabric.clip_gradients(wrapped, self.optimizers[0], max_norm=limit, error_if_nonfinite=False)
         for optimizer in self.optimizers:
-            fabric.strategy.precision.unscale_gradients(fsdp.plain(optimizer))
+            fabric.strategy.precision.unscale_gradients(fsdp.unwrap_optimizer(optimizer))
         norm = nn.utils.clip_grad_norm_(self.params, limit)
         # With a scaler an infinite gradient is no trouble: the step is left out.
         return None if self.settings.precision == "16-mixed" else norm
