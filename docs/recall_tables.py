@@ -1,6 +1,6 @@
-"""Writes the tables of docs/recall.md from benchmarks/results.
+"""Write the tables of docs/recall.md from benchmarks/results.
 
-python docs/recalled.py
+python docs/recall_tables.py
 """
 
 from __future__ import annotations
@@ -9,28 +9,28 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from page import ROOT, fill, result
+from result_blocks import ROOT, fill_block, read_result
 
 PAGE = ROOT / "docs" / "recall.md"
 
 
-def table(heads: list[str], rows: list[list[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
+def build_table(columns: list[str], rows: list[list[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def where(machine: Mapping[str, Any]) -> str:
+def describe(machine: Mapping[str, Any]) -> str:
     return f"{machine['processor']}, threads: {machine['threads']}, torch {machine['torch']}, {machine['date'][:10]}"
 
 
-def percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+def percent(fraction: float) -> str:
+    return f"{100 * fraction:.1f} %"
 
 
-def interval(found: Mapping[str, Any]) -> list[str]:
-    """The mean, its interval, and what each seed gave."""
-    seeds = ", ".join(f"{100 * value:.1f}" for value in found["values"])
-    return [percent(found["mean"]), f"{100 * found['low']:.1f} to {percent(found['high'])}", seeds]
+def interval_cells(row: Mapping[str, Any]) -> list[str]:
+    """The mean, its interval, and the value of each seed."""
+    seeds = ", ".join(f"{100 * value:.1f}" for value in row["values"])
+    return [percent(row["mean"]), f"{100 * row['low']:.1f} to {percent(row['high'])}", seeds]
 
 
 def points(gain: Mapping[str, Any]) -> str:
@@ -39,47 +39,49 @@ def points(gain: Mapping[str, Any]) -> str:
 
 def books() -> str:
     rows = []
-    for name, found in result("recall").items():
-        strangers = ", ".join(percent(share) for share in found["strangers"].values())
-        row = [f"`{name}`", percent(found["exact"]), f"{found['ece']:.3f}", percent(found["answered"])]
-        row += [percent(found["risk"]), strangers, f"{found['train_minutes']:.0f} min", f"{found['parameters']:,}"]
-        rows.append([*row, where(found["machine"])])
-    heads = ["recipe", "right", "calibration error", "answered", "wrong among these", "strangers answered", "training"]
-    return table([*heads, "parameters", "measured on"], rows)
+    for name, data in read_result("recall").items():
+        unknown = ", ".join(percent(fraction) for fraction in data["strangers"].values())
+        row = [f"`{name}`", percent(data["exact"]), f"{data['ece']:.3f}", percent(data["answered"])]
+        row += [percent(data["risk"]), unknown, f"{data['train_minutes']:.0f} min", f"{data['parameters']:,}"]
+        rows.append([*row, describe(data["machine"])])
+    columns = ["recipe", "correct", "calibration error", "answered", "wrong among these", "unknown names answered"]
+    return build_table([*columns, "training", "parameters", "measured on"], rows)
 
 
 def ablations() -> str:
-    found = result("recall_ablations")
-    every = {**found["rows"], "commonest place": found["commonest place"]}
+    data = read_result("recall_ablations")
+    results = {**data["rows"], "commonest place": data["commonest place"]}
     rows = [
-        [name, *interval(row), "–" if name == "dot" else points(found["against dot"][name])]
-        for name, row in sorted(every.items(), key=lambda r: -r[1]["mean"])
+        [name, *interval_cells(row), "–" if name == "dot" else points(data["against dot"][name])]
+        for name, row in sorted(results.items(), key=lambda item: -item[1]["mean"])
     ]
-    head = f"{found['steps']} steps each ({where(found['machine'])}).\n\n"
-    return head + table(["model", "right", "95 % interval", "seeds", "points more than dot, seed by seed"], rows)
+    head = f"{data['steps']} steps each ({describe(data['machine'])}).\n\n"
+    columns = ["model", "correct", "95 % interval", "seeds", "points more than dot, seed by seed"]
+    return head + build_table(columns, rows)
 
 
 def people() -> str:
-    found = result("recall_people")
-    said = [[name, *interval(row)] for name, row in found["ways"].items()]
-    held = [
-        [f"width {dim}", *interval(row["exact"]), f"{row['parameters']:,}", f"{row['bits']:,}"]
-        for dim, row in found["sizes"].items()
+    data = read_result("recall_people")
+    phrasings = [[name, *interval_cells(row)] for name, row in data["ways"].items()]
+    sizes = [
+        [f"width {dim}", *interval_cells(row["exact"]), f"{row['parameters']:,}", f"{row['bits']:,}"]
+        for dim, row in data["sizes"].items()
     ]
-    head = f"{found['people']:,} people, {found['steps']} steps each ({where(found['machine'])}).\n\n"
+    head = f"{data['people']:,} people, {data['steps']} steps each ({describe(data['machine'])}).\n\n"
     seeds = ["95 % interval", "seeds"]
-    return (
-        head
-        + table(["what is read", "right", *seeds], said)
-        + "\n\n"
-        + table(["model", "right", *seeds, "parameters", "bits held"], held)
+    return "\n\n".join(
+        [
+            head.strip(),
+            build_table(["training text", "correct", *seeds], phrasings),
+            build_table(["model", "correct", *seeds, "parameters", "bits stored"], sizes),
+        ]
     )
 
 
 def main() -> None:
-    for name, made in (("books", books), ("ablations", ablations), ("people", people)):
+    for name, build_block in (("books", books), ("ablations", ablations), ("people", people)):
         with contextlib.suppress(FileNotFoundError):  # not measured yet
-            fill(PAGE, name, made())
+            fill_block(PAGE, name, build_block())
 
 
 if __name__ == "__main__":
