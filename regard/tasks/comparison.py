@@ -118,7 +118,7 @@ def load_item_stats(file: Path, measure: str) -> np.ndarray:
     return load_file(file.with_suffix(".safetensors"))[measure]
 
 
-def mean(sums: np.ndarray) -> np.ndarray:
+def ratio_of_sums(sums: np.ndarray) -> np.ndarray:
     """Of the first number by the second."""
     return sums[..., 0] / np.maximum(sums[..., 1], 1e-12)
 

@@ -132,7 +132,7 @@ def test_each_picture_brings_as_many_captions_and_all_come():
 
 
 def test_the_loss_of_words_is_what_measure_says():
-    job, net = task(smoothing=0.0, several=1), model()
+    job, net = task(label_smoothing=0.0, several=1), model()
     batch = job.batch(np.array([0, 2]), 0)  # one caption each
     summed = float(job.loss(net, batch)["words"].sum.detach()) / batch.counts["words"]
     assert measure(net, PICTURES[[0, 2]], [CAPTIONS[0], CAPTIONS[2]])["loss"] == pytest.approx(summed, rel=1e-5)

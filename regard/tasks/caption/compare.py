@@ -16,7 +16,7 @@ import numpy as np
 from regard.data import caption_files
 from regard.data.caption_files import CaptionedImages
 from regard.errors import UserError
-from regard.tasks.comparison import PARTS, ComparisonAdapter, ComparisonMetric, ItemScores, add_counts, mean, load_item_stats
+from regard.tasks.comparison import PARTS, ComparisonAdapter, ComparisonMetric, ItemScores, add_counts, ratio_of_sums, load_item_stats
 from regard.tasks.translate.compare import sentence_bleu
 
 BEAM = 1
@@ -36,7 +36,7 @@ METRICS = (
     ComparisonMetric(
         "bleu", "max", "number", "BLEU-4 of greedy captions, in small letters without punctuation", bleu, maximum=100.0
     ),
-    ComparisonMetric("exact", "max", "percent", "share of captions that are a reference", mean, is_fraction=True, is_mean=True),
+    ComparisonMetric("exact", "max", "percent", "share of captions that are a reference", ratio_of_sums, is_fraction=True, is_mean=True),
 )
 
 

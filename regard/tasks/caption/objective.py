@@ -65,7 +65,7 @@ class Caption:
         batch: int,
         several: int,
         seed: int,
-        smoothing: float = 0.1,
+        label_smoothing: float = 0.1,
         doubly: float = 0.0,
         augment: AugmentSettings = AugmentSettings(),  # noqa: B008 - frozen
         hide: float = 0.0,
@@ -76,7 +76,7 @@ class Caption:
         self.pictures, self.captions, self.size = pictures, captions, batch
         self.valid_pictures, self.valid_captions = valid_pictures, valid_captions
         self.several = min(several, max(map(len, captions)))
-        self.seed, self.smoothing, self.doubly, self.augment, self.blank = seed, smoothing, doubly, augment, blank
+        self.seed, self.label_smoothing, self.doubly, self.augment, self.blank = seed, label_smoothing, doubly, augment, blank
         self.hide, self.sides, self.scored = hide, frozenset(sides), scored
         self.monitor = "loss" if scored is None else "bleu"
         self.mode: Literal["max", "min"] = "min" if scored is None else "max"
@@ -118,7 +118,7 @@ class Caption:
 
     def _words(self, model: nn.Module, batch: CaptionBatch) -> LossTerm:
         logits = model(batch.pictures, batch.target, logits_at=batch.places)
-        return LossTerm(F.cross_entropy(logits, batch.words, reduction="sum", label_smoothing=self.smoothing))
+        return LossTerm(F.cross_entropy(logits, batch.words, reduction="sum", label_smoothing=self.label_smoothing))
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         found = measure(model, self.valid_pictures, self.valid_captions, blank=self.blank, batch=self.size)

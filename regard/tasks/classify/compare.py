@@ -18,7 +18,7 @@ from regard.errors import UserError
 from regard.inspect import find_attention_layers
 from regard.tasks.classify.dataset import encode_targets
 from regard.tasks.classify.metrics import EPSILON
-from regard.tasks.comparison import PARTS, ComparisonAdapter, ComparisonMetric, ItemScores, add_counts, mean, load_item_stats
+from regard.tasks.comparison import PARTS, ComparisonAdapter, ComparisonMetric, ItemScores, add_counts, ratio_of_sums, load_item_stats
 
 logger = logging.getLogger(__name__)
 
@@ -36,10 +36,10 @@ def _micro(sums: np.ndarray) -> np.ndarray:
 
 
 METRICS = (
-    ComparisonMetric("accuracy", "max", "percent", "share of test documents named rightly", mean, is_fraction=True, is_mean=True),
+    ComparisonMetric("accuracy", "max", "percent", "share of test documents named rightly", ratio_of_sums, is_fraction=True, is_mean=True),
     ComparisonMetric("macro_f1", "max", "percent", "F1, the mean over classes", _macro, is_fraction=True),
     ComparisonMetric("micro_f1", "max", "percent", "F1 of all pairs of document and label", _micro, is_fraction=True),
-    ComparisonMetric("loss", "min", "number", "nats: -log of the chance given to the truth", mean, is_mean=True, maximum=math.inf),
+    ComparisonMetric("loss", "min", "number", "nats: -log of the chance given to the truth", ratio_of_sums, is_mean=True, maximum=math.inf),
 )
 
 

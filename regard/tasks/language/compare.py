@@ -21,7 +21,7 @@ from regard.data.tokenizer import MASK, SPECIAL_TOKENS
 from regard.data.train_valid_split import count_duplicates
 from regard.data.vocabulary import Vocabulary
 from regard.errors import UserError
-from regard.tasks.comparison import PARTS, ComparisonAdapter, ComparisonMetric, ItemScores, mean, load_item_stats
+from regard.tasks.comparison import PARTS, ComparisonAdapter, ComparisonMetric, ItemScores, ratio_of_sums, load_item_stats
 from regard.tasks.language.objective import build_token_objective
 
 logger = logging.getLogger(__name__)
@@ -38,11 +38,11 @@ LONG = 30
 
 
 def _perplexity(sums: np.ndarray) -> np.ndarray:
-    return np.exp(np.minimum(mean(sums), 700.0))
+    return np.exp(np.minimum(ratio_of_sums(sums), 700.0))
 
 
 METRICS = (
-    ComparisonMetric("loss", "min", "number", "nats a token (of masked or blank words: of those)", mean, maximum=math.inf),
+    ComparisonMetric("loss", "min", "number", "nats a token (of masked or blank words: of those)", ratio_of_sums, maximum=math.inf),
     ComparisonMetric("perplexity", "min", "number", "exp of the nats a token", _perplexity, maximum=math.inf),
 )
 

@@ -1,4 +1,4 @@
-"""What a run of recall says to a question, and what that rests on."""
+"""Answers of a recall run, with the evidence for each."""
 
 from __future__ import annotations
 
@@ -10,25 +10,37 @@ from regard.data.facts import Questions
 
 @dataclass(frozen=True)
 class Answer:
-    """`answer` is None where it is not known; `guess` is what would have been said. `confidence` is the chance that the
-    guess is right, `level` the least at which it is given as an answer. `read`: whether the guess stands in what was
-    read; `known`: whether the name does. `person` is whom the name was taken for, `others` who else may be meant.
-    `near` are the nearest known names, with how alike they are and what is said of them (closed book); `sentence` and
-    `words` what the answer was read from, and how attention fell on each word (open book)."""
+    """The answer to one question.
+
+    Attributes:
+        question: The question.
+        name: The name in the question.
+        answer: The answer, or None if the model abstains.
+        guess: The most likely answer, also where the model abstains.
+        confidence: Calibrated probability that the guess is correct.
+        threshold: The model answers if the confidence is at least this.
+        name_known: Whether the facts contain the name.
+        in_facts: Whether the facts contain the guess.
+        person: The known name that the question is taken to mean, or None.
+        alternatives: Other known names that may be meant.
+        nearest: Closed book: the nearest known names, with their similarity and the model's answer for each.
+        sentence: Open book: the sentence that contains the answer.
+        word_weights: Open book: attention weight of each word of the sentence.
+    """
 
     question: str
     name: str
     answer: str | None
     guess: str
     confidence: float
-    level: float
-    known: bool
-    read: bool
+    threshold: float
+    name_known: bool
+    in_facts: bool
     person: str | None = None
-    others: list[str] = field(default_factory=list)
-    near: list[dict[str, Any]] = field(default_factory=list)
+    alternatives: list[str] = field(default_factory=list)
+    nearest: list[dict[str, Any]] = field(default_factory=list)
     sentence: str | None = None
-    words: list[tuple[str, float]] = field(default_factory=list)
+    word_weights: list[tuple[str, float]] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -36,45 +48,45 @@ class Answer:
     def __str__(self) -> str:
         return "not known" if self.answer is None else self.answer
 
-    def explained(self) -> list[str]:
-        """What it rests on, a line each."""
+    def explain(self) -> list[str]:
+        """Return the evidence for the answer, one line each."""
         if not self.guess:
-            return ["it says nothing at all" if self.person else "nobody of that name stands in what was read"]
-        lines = [f"confidence {self.confidence:.2f}{self._silent()}"]
+            return ["the model generated an empty answer" if self.person else "no person of that name is in the facts"]
+        lines = [f"confidence {self.confidence:.2f}{self._explain_abstention()}"]
         if self.person is not None and self.person != self.name:
-            lines.append(f"taken for: {self.person}")
-        if self.others:
-            lines.append(f"may also be meant: {', '.join(self.others)}")
+            lines.append(f"taken to mean: {self.person}")
+        if self.alternatives:
+            lines.append(f"other possible people: {', '.join(self.alternatives)}")
         if self.sentence is not None:
-            seen = sorted(self.words, key=lambda pair: -pair[1])[:5]
-            lines.append(f"read in: {self.sentence}")
-            lines.append("attended to: " + ", ".join(f"{word} {weight:.2f}" for word, weight in seen if weight >= 0.01))
+            top = sorted(self.word_weights, key=lambda pair: -pair[1])[:5]
+            lines.append(f"found in: {self.sentence}")
+            lines.append("attended to: " + ", ".join(f"{word} {weight:.2f}" for word, weight in top if weight >= 0.01))
             return lines
-        if not self.known:
-            lines.append("a guess: nobody of that name stands in what was read")
-        where = "stands in what was read" if self.read else "stands nowhere in what was read: it is made up"
-        lines.append(f"{self.guess!r} {where}")
-        for one in self.near:
-            lines.append(f"near: {one['name']} ({one['alike']:.2f}), of whom it says {one['said']!r}")
+        if not self.name_known:
+            lines.append("a guess: no person of that name is in the facts")
+        occurrence = "occurs in the facts" if self.in_facts else "does not occur in the facts: it is made up"
+        lines.append(f"{self.guess!r} {occurrence}")
+        for row in self.nearest:
+            lines.append(f"nearest: {row['name']} ({row['similarity']:.2f}), for whom it answers {row['answer']!r}")
         return lines
 
-    def _silent(self) -> str:
-        """Why the guess is not given as an answer."""
+    def _explain_abstention(self) -> str:
         if self.answer is not None:
             return ""
-        if self.level >= 1:
-            return f" for {self.guess!r}; at no level were so few answers wrong among the people set aside"
-        return f" for {self.guess!r}, and {self.level:.2f} is the least at which it answers (--abstain sets another)"
+        if self.threshold >= 1:
+            return f" for {self.guess!r}; no threshold has so few wrong answers for the held-out people"
+        return f" for {self.guess!r}, below the threshold of {self.threshold:.2f} (--abstain changes it)"
 
 
 @dataclass(frozen=True)
-class Tried:
-    """Questions, what was said to each, and what was said of people whom nobody has named."""
+class AnsweredQuestions:
+    """Questions with the answers of a run, and its answers about unknown names."""
 
-    asked: Questions
-    made: list[Answer]
-    others: list[Answer]
+    questions: Questions
+    answers: list[Answer]
+    unknown_answers: list[Answer]
 
     @property
     def hits(self) -> list[bool]:
-        return [a.guess == wanted for a, wanted in zip(self.made, self.asked.answers, strict=True)]
+        """Whether each guess is correct."""
+        return [a.guess == truth for a, truth in zip(self.answers, self.questions.answers, strict=True)]

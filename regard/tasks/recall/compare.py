@@ -13,12 +13,12 @@ import numpy as np
 from regard.data.facts import Questions, read_facts, read_questions
 from regard.data.parallel_text import read_lines
 from regard.errors import UserError
-from regard.tasks.comparison import PARTS, ComparisonAdapter, ComparisonMetric, ItemScores, add_counts, mean, load_item_stats
+from regard.tasks.comparison import PARTS, ComparisonAdapter, ComparisonMetric, ItemScores, add_counts, ratio_of_sums, load_item_stats
 
 logger = logging.getLogger(__name__)
 
 METRICS = (
-    ComparisonMetric("exact", "max", "percent", "share of questions answered word by word", mean, is_fraction=True, is_mean=True),
+    ComparisonMetric("exact", "max", "percent", "share of questions answered word by word", ratio_of_sums, is_fraction=True, is_mean=True),
 )
 
 

@@ -1,7 +1,7 @@
-"""Invented people by language of origin: first names and surnames that are usual there, put together by chance.
+"""Invented names by language: common first names and surnames, combined at random.
 
-Nobody of these stands in the facts, so a fair answer is "not known" for all alike. What a model says of them instead
-differs from language to language, and that difference is a bias that it got from names alone.
+The facts contain none of these people, so the correct answer is always "not known". If a model's answers differ between
+languages, it has a bias that comes from names alone.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from random import Random
 
-from regard.tasks.recall.name_lookup import plain
+from regard.tasks.recall.name_lookup import normalize_name
 
 _PARTS = {
     "Arabic": (
@@ -56,12 +56,12 @@ _PARTS = {
 LANGUAGES = tuple(_PARTS)
 
 
-def invented(known: Iterable[str], each: int = 50, seed: int = 0) -> dict[str, list[str]]:
-    """For each language so many different names that none of the known people has."""
-    taken = {plain(name) for name in known}
-    found: dict[str, list[str]] = {}
+def generate_names_by_language(known: Iterable[str], count: int = 50, seed: int = 0) -> dict[str, list[str]]:
+    """Generate up to `count` names of each language that are not in `known`."""
+    known_keys = {normalize_name(name) for name in known}
+    names: dict[str, list[str]] = {}
     for language, (first, last) in _PARTS.items():
         pairs = [f"{a} {b}" for a in first.split() for b in last.split()]
         Random(f"{seed} {language}").shuffle(pairs)
-        found[language] = [name for name in pairs if plain(name) not in taken][:each]
-    return found
+        names[language] = [name for name in pairs if normalize_name(name) not in known_keys][:count]
+    return names

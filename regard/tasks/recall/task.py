@@ -43,7 +43,7 @@ UNSAID: dict[str, dict[str, Any]] = {
         "data": {"batch_tokens": 3072},
         "train": {"optimizer": "muon", "lr": 0.005, "weight_decay": 0.05, "warmup": 0.02, "decay": "linear"},
     },
-    "open": {"data": {"batch_tokens": 2048}, "train": {"lr": 0.002, "average": 0.995}},
+    "open": {"data": {"batch_tokens": 2048}, "train": {"lr": 0.002, "ema_decay": 0.995}},
 }
 """What is taken where nothing is said: the settings of recipes/birthplace-*.yaml."""
 

@@ -15,7 +15,7 @@ from regard.data import parallel_text
 from regard.data.train_valid_split import count_duplicates
 from regard.errors import UserError
 from regard.inspect import find_attention_layers
-from regard.tasks.comparison import PARTS, ComparisonAdapter, ComparisonMetric, ItemScores, add_counts, mean, load_item_stats
+from regard.tasks.comparison import PARTS, ComparisonAdapter, ComparisonMetric, ItemScores, add_counts, ratio_of_sums, load_item_stats
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ def sentence_bleu(counts: np.ndarray) -> np.ndarray:
 
 METRICS = (
     ComparisonMetric("bleu", "max", "number", f"BLEU of greedy translations ({SIGNATURE})", bleu, maximum=100.0),
-    ComparisonMetric("exact", "max", "percent", "share of translations that are the reference", mean, is_fraction=True, is_mean=True),
+    ComparisonMetric("exact", "max", "percent", "share of translations that are the reference", ratio_of_sums, is_fraction=True, is_mean=True),
 )
 
 

@@ -56,7 +56,7 @@ class ClozeObjective(TokenObjective):
     def __init__(self, config: ClozeConfig, vocabulary: Vocabulary, *, block: int, stride: int, rows: int, seed: int):
         self.word, self.block, self.stride, self.rows = vocabulary.is_word, block, stride, rows
         self.kind, self.seed = vocabulary.kind, seed
-        self.sampled, self.size = config.sampled if config.sampled < vocabulary.vocab_size else 0, vocabulary.size
+        self.sampled, self.size = config.sampled if config.sampled < vocabulary.vocab_size else 0, vocabulary.vocab_size
         self.length = self.step = block
 
     @property
