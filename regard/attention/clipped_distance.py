@@ -1,11 +1,11 @@
 """Products with embeddings of the clipped distance between query and key, without an n x n x d tensor.
 
-    compare(q, k, a)[i, j] = q_i · (k_j + a_c(j - i))       c(x) = clip(x) + clip: one of 2·clip + 1 rows of a
-    read(w, v, a)[i]       = Σ_j w_ij (v_j + a_c(j - i))
+    logits(q, k, a)[i, j] = q_i · (k_j + a_c(j - i))        c(x) = clip(x) + clip: one of 2·clip + 1 rows of a
+    apply(w, v, a)[i]     = Σ_j w_ij (v_j + a_c(j - i))
 
-q·a is a small matrix (n, 2·clip + 1). `spread` lays it over the pairs: within a block of rows all columns far to the
-left share its first number, all far to the right its last, and only the strip between is looked up. `gather` is the way
-back, the sum of a row of pairs for each distance. Each is the other's gradient.
+q·a is a small matrix (n, 2·clip + 1). `add_by_distance` adds it to the pairs: within a block of rows all columns far to
+the left use its first column, all far to the right its last, and only the strip between is looked up.
+`sum_by_distance` is the transpose: it sums the pairs of a row for each distance. Each is the gradient of the other.
 """
 
 from __future__ import annotations
@@ -16,94 +16,104 @@ from typing import Any
 import torch
 from torch import Tensor
 
-ROWS = 64  # rows of a block: the strip that is looked up is ROWS + 2·clip wide
+BLOCK_ROWS = 64
+"""Rows of a block. The strip that is looked up has BLOCK_ROWS + 2·clip columns."""
 
 
-def compare(query: Tensor, key: Tensor, table: Tensor, shift: int) -> Tensor:
-    """(b, h, q, d), (b, h, k, d), (2·clip + 1, d) -> (b, h, q, k). The first key stands `shift` after the first
-    query."""
-    # In one precision: autocast does not reach the backward pass of a function of our own.
-    return _Compare.apply(query, key, table.to(query.dtype), shift)  # type: ignore[return-value]
+def logits(query: Tensor, key: Tensor, table: Tensor, offset: int) -> Tensor:
+    """Scores with relative positions in the keys.
+
+    Args:
+        query: (b, h, q, d).
+        key: (b, h, k, d).
+        table: Embeddings of the clipped distances, (2·clip + 1, d).
+        offset: Position of the first key minus position of the first query.
+
+    Returns:
+        (b, h, q, k).
+    """
+    # One dtype, because autocast does not act on the backward pass of a custom function.
+    return _Logits.apply(query, key, table.to(query.dtype), offset)  # type: ignore[return-value]
 
 
-def read(weights: Tensor, value: Tensor, table: Tensor, shift: int) -> Tensor:
-    """(b, h, q, k), (b, h, k, d), (2·clip + 1, d) -> (b, h, q, d)."""
-    return _Read.apply(weights.to(value.dtype), value, table.to(value.dtype), shift)  # type: ignore[return-value]
+def apply(weights: Tensor, value: Tensor, table: Tensor, offset: int) -> Tensor:
+    """Weighted sum of values with relative positions: (b, h, q, k), (b, h, k, d), (2·clip + 1, d) -> (b, h, q, d)."""
+    return _Apply.apply(weights.to(value.dtype), value, table.to(value.dtype), offset)  # type: ignore[return-value]
 
 
-class _Compare(torch.autograd.Function):
+class _Logits(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, table: Tensor, shift: int) -> Tensor:
+    def forward(ctx: Any, query: Tensor, key: Tensor, table: Tensor, offset: int) -> Tensor:
         ctx.save_for_backward(query, key, table)
-        ctx.shift = shift
-        return spread(query @ table.t(), shift, onto=query @ key.transpose(-2, -1))
+        ctx.offset = offset
+        return add_by_distance(query @ table.t(), offset, query @ key.transpose(-2, -1))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:  # type: ignore[override]
         query, key, table = ctx.saved_tensors
-        near = gather(grad, ctx.shift, len(table))
-        return grad @ key + near @ table, grad.transpose(-2, -1) @ query, _outer(near, query), None
+        sums = sum_by_distance(grad, ctx.offset, len(table))
+        return grad @ key + sums @ table, grad.transpose(-2, -1) @ query, _table_grad(sums, query), None
 
 
-class _Read(torch.autograd.Function):
+class _Apply(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, weights: Tensor, value: Tensor, table: Tensor, shift: int) -> Tensor:
+    def forward(ctx: Any, weights: Tensor, value: Tensor, table: Tensor, offset: int) -> Tensor:
         ctx.save_for_backward(weights, value, table)
-        ctx.shift = shift
-        return weights @ value + gather(weights, shift, len(table)) @ table
+        ctx.offset = offset
+        return weights @ value + sum_by_distance(weights, offset, len(table)) @ table
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:  # type: ignore[override]
         weights, value, table = ctx.saved_tensors
-        near = gather(weights, ctx.shift, len(table))  # again, so that the gradient of this gradient is right too
-        back = spread(grad @ table.t(), ctx.shift, onto=grad @ value.transpose(-2, -1))
-        return back, weights.transpose(-2, -1) @ grad, _outer(near, grad), None
+        sums = sum_by_distance(weights, ctx.offset, len(table))  # recomputed, so that double backward is correct
+        weights_grad = add_by_distance(grad @ table.t(), ctx.offset, grad @ value.transpose(-2, -1))
+        return weights_grad, weights.transpose(-2, -1) @ grad, _table_grad(sums, grad), None
 
 
-def spread(near: Tensor, shift: int, onto: Tensor) -> Tensor:
-    """(..., q, 2·clip + 1) numbers for each distance, added to the pairs (..., q, k) in place."""
-    k, clip = onto.shape[-1], near.shape[-1] // 2
-    for rows, left, right, index in _strips(onto, shift, clip):
-        line, pairs = near[..., rows, :], onto[..., rows, :]
+def add_by_distance(by_distance: Tensor, offset: int, pairs: Tensor) -> Tensor:
+    """Add the number of each distance, (..., q, 2·clip + 1), to the pairs, (..., q, k), in place."""
+    k, clip = pairs.shape[-1], by_distance.shape[-1] // 2
+    for rows, left, right, index in _blocks(pairs, offset, clip):
+        source, target = by_distance[..., rows, :], pairs[..., rows, :]
         if left > 0:
-            pairs[..., :left] += line[..., :1]
+            target[..., :left] += source[..., :1]
         if right < k:
-            pairs[..., right:] += line[..., -1:]
+            target[..., right:] += source[..., -1:]
         if right > left:
-            pairs[..., left:right] += line.gather(-1, index.expand(*line.shape[:-1], right - left))
-    return onto
+            target[..., left:right] += source.gather(-1, index.expand(*source.shape[:-1], right - left))
+    return pairs
 
 
-def gather(pairs: Tensor, shift: int, size: int) -> Tensor:
-    """Sums of the pairs (..., q, k) for each of `size` distances: (..., q, size)."""
-    k, near = pairs.shape[-1], pairs.new_zeros(*pairs.shape[:-1], size)
-    for rows, left, right, index in _strips(pairs, shift, size // 2):
-        line, part = near[..., rows, :], pairs[..., rows, :]
+def sum_by_distance(pairs: Tensor, offset: int, size: int) -> Tensor:
+    """Sum the pairs (..., q, k) of each row for each of `size` distances: (..., q, size)."""
+    k, sums = pairs.shape[-1], pairs.new_zeros(*pairs.shape[:-1], size)
+    for rows, left, right, index in _blocks(pairs, offset, size // 2):
+        target, source = sums[..., rows, :], pairs[..., rows, :]
         if right > left:
-            line.scatter_add_(-1, index.expand(*line.shape[:-1], right - left), part[..., left:right])
+            target.scatter_add_(-1, index.expand(*target.shape[:-1], right - left), source[..., left:right])
         if left > 0:
-            line[..., 0] += part[..., :left].sum(-1)
+            target[..., 0] += source[..., :left].sum(-1)
         if right < k:
-            line[..., -1] += part[..., right:].sum(-1)
-    return near
+            target[..., -1] += source[..., right:].sum(-1)
+    return sums
 
 
-def _strips(pairs: Tensor, shift: int, clip: int) -> Iterator[tuple[slice, int, int, Tensor]]:
-    """Blocks of rows, each with the columns left..right-1 whose distance is not the same clipped one for all rows."""
+def _blocks(pairs: Tensor, offset: int, clip: int) -> Iterator[tuple[slice, int, int, Tensor]]:
+    """Blocks of rows. Columns left..right-1 need a lookup; their index into the table is (rows, right - left)."""
     (q, k), device = pairs.shape[-2:], pairs.device
-    for start in range(0, q, ROWS):
-        stop = min(start + ROWS, q)
-        left = min(max(start - shift - clip + 1, 0), k)
-        right = max(left, min(stop - 1 - shift + clip, k))
+    for start in range(0, q, BLOCK_ROWS):
+        stop = min(start + BLOCK_ROWS, q)
+        left = min(max(start - offset - clip + 1, 0), k)
+        right = max(left, min(stop - 1 - offset + clip, k))
         column, row = torch.arange(left, right, device=device), torch.arange(start, stop, device=device)
-        yield slice(start, stop), left, right, clipped(column - row[:, None] + shift, clip)
+        yield slice(start, stop), left, right, table_index(column - row[:, None] + offset, clip)
 
 
-def clipped(distance: Tensor, clip: int) -> Tensor:
-    """Which row of the table belongs to each distance."""
+def table_index(distance: Tensor, clip: int) -> Tensor:
+    """Row of the table for each distance."""
     return distance.clamp(-clip, clip) + clip
 
 
-def _outer(near: Tensor, x: Tensor) -> Tensor:
-    """Σ over batch, heads and queries of near ⊗ x: (2·clip + 1, d)."""
-    return near.flatten(0, -2).t() @ x.flatten(0, -2)
+def _table_grad(sums: Tensor, x: Tensor) -> Tensor:
+    """Σ over batch, heads and queries of sums ⊗ x: (2·clip + 1, d)."""
+    return sums.flatten(0, -2).t() @ x.flatten(0, -2)

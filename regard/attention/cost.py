@@ -1,5 +1,4 @@
-"""What a layer costs, by formula. FLOPs count two for each multiply-add of a matrix product, forward pass, one
-example."""
+"""Cost of a layer by formula: parameters, FLOPs, memory, sequential steps and path length."""
 
 from __future__ import annotations
 
@@ -8,8 +7,15 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True)
 class Cost:
-    """params: trained numbers; flops: work; memory: bytes of all scores in float32, of which a fused kernel holds only
-    a few at a time; steps: sequential steps, as n grows; path: longest way between two places, in layers."""
+    """Cost of a forward pass over one example. A multiply-add of a matrix product counts as two FLOPs.
+
+    Args:
+        params: Number of trained parameters.
+        flops: FLOPs of the forward pass.
+        memory: Bytes of all attention scores in float32. A fused kernel holds only a few of them at a time.
+        steps: Operations that must run one after the other.
+        path: Longest path between two positions, in layers.
+    """
 
     params: int = 0
     flops: int = 0
@@ -18,7 +24,7 @@ class Cost:
     path: int = 1
 
     def __add__(self, other: Cost) -> Cost:
-        """Side by side: work and memory add up, steps and paths are those of the longer one."""
+        """Cost of two parts of one layer. Steps and path are those of the longer part."""
         return Cost(
             self.params + other.params,
             self.flops + other.flops,

@@ -1,12 +1,14 @@
-"""What is read once and regarded many times: the encoder's states, an RNN decoder's source, a picture, a KV cache.
+"""Keys and values that are computed once and attended to many times.
 
-Without gradients `extend` writes into spare room, so a decoding step copies only what is new; `max_lookback` forgets keys that
-no later query can see (a local window), which keeps both memory and time of a step constant.
+Decoders keep one for their own past tokens, and one for the source: encoder states or an image. Without gradients
+`extend` writes into a buffer with spare capacity, so that a decoding step copies only the new keys. With
+`max_lookback` (a local window) keys that no later query can attend to are dropped, so that memory and time of a step
+stay constant.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -15,111 +17,116 @@ from regard.attention.token_positions import PositionIds, position_tensor
 
 
 @dataclass
-class _Room:
-    """Buffers with spare room, and how much of them is taken: two continuations of one memory must not share a
-    place."""
+class _Buffer:
+    """Preallocated keys and values. `used` is checked so that two continuations of one cache do not overwrite each
+    other."""
 
     keys: Tensor
     values: Tensor
-    taken: int
+    used: int
 
 
 @dataclass
 class KVCache:
-    """keys (b, h, k, ·) and values (b, h, k, d), which keys are real (b, k), and where the keys stand."""
+    """Projected keys and values with their mask and positions.
+
+    Args:
+        keys: (b, h, k, key_width).
+        values: (b, h, k, value_width).
+        position_ids: Positions of the keys.
+        key_mask: True for keys that are not padding, (b, k). None if there is no padding.
+        max_lookback: Number of keys that are kept for the next query. None keeps all.
+    """
 
     keys: Tensor
     values: Tensor
     position_ids: PositionIds
     key_mask: Tensor | None = None
     max_lookback: int | None = None
-    _room: _Room | None = None
-    _start: int = 0
+    _buffer: _Buffer | None = None
+    _offset: int = 0
 
     def __len__(self) -> int:
         return self.keys.shape[2]
 
     def extend(self, new: KVCache) -> KVCache:
-        """This memory followed by the new one."""
-        past = self._forget()
-        mask = _join_masks(past, new)
-        position_ids = _join_at(past.position_ids, new.position_ids)
+        """Return a cache with the keys of this one, followed by the new ones."""
+        past = self._drop_old_keys()
+        key_mask = _concat_key_masks(past, new)
+        position_ids = _concat_position_ids(past.position_ids, new.position_ids)
         if torch.is_grad_enabled():
             keys, values = torch.cat((past.keys, new.keys), 2), torch.cat((past.values, new.values), 2)
-            return KVCache(keys, values, position_ids, mask, self.max_lookback)
+            return KVCache(keys, values, position_ids, key_mask, self.max_lookback)
         n, m = len(past), len(new)
-        room, start = past._room, past._start
-        if room is None or room.taken != start + n or start + n + m > room.keys.shape[2]:
-            room, start = _Room(_buffer(past.keys, n + m), _buffer(past.values, n + m), n), 0
-            room.keys[:, :, :n], room.values[:, :, :n] = past.keys, past.values
+        buffer, start = past._buffer, past._offset
+        if buffer is None or buffer.used != start + n or start + n + m > buffer.keys.shape[2]:
+            buffer, start = _Buffer(_allocate(past.keys, n + m), _allocate(past.values, n + m), n), 0
+            buffer.keys[:, :, :n], buffer.values[:, :, :n] = past.keys, past.values
         stop = start + n + m
-        room.keys[:, :, start + n : stop], room.values[:, :, start + n : stop] = new.keys, new.values
-        room.taken = stop
-        return KVCache(
-            room.keys[:, :, start:stop],
-            room.values[:, :, start:stop],
-            position_ids,
-            mask,
-            self.max_lookback,
-            room,
-            start,
-        )
+        buffer.keys[:, :, start + n : stop], buffer.values[:, :, start + n : stop] = new.keys, new.values
+        buffer.used = stop
+        keys, values = buffer.keys[:, :, start:stop], buffer.values[:, :, start:stop]
+        return KVCache(keys, values, position_ids, key_mask, self.max_lookback, buffer, start)
 
     def select(self, rows: Tensor) -> KVCache:
-        """The memory of these rows of the batch, in this order: beams that go on, sentences that are not finished."""
-        mask = None if self.key_mask is None else self.key_mask[rows]
-        position_ids = (
-            self.position_ids[rows]
-            if isinstance(self.position_ids, Tensor) and self.position_ids.dim() == 2
-            else self.position_ids
-        )
-        return KVCache(self.keys[rows], self.values[rows], position_ids, mask, self.max_lookback)
+        """Return the cache of these batch rows, in this order: surviving beams, or sentences that are not finished.
 
-    def _forget(self) -> KVCache:
-        """Drop keys that lie further back than the max_lookback."""
-        gone = len(self) - self.max_lookback if self.max_lookback is not None else 0
-        if gone <= 0:
+        Args:
+            rows: Indices of batch rows, (new batch,). A row may occur several times.
+        """
+        key_mask = None if self.key_mask is None else self.key_mask[rows]
+        position_ids = self.position_ids
+        if isinstance(position_ids, Tensor) and position_ids.dim() == 2:
+            position_ids = position_ids[rows]
+        return KVCache(self.keys[rows], self.values[rows], position_ids, key_mask, self.max_lookback)
+
+    def _drop_old_keys(self) -> KVCache:
+        """Drop the keys before the last `max_lookback`."""
+        drop = len(self) - self.max_lookback if self.max_lookback is not None else 0
+        if drop <= 0:
             return self
-        position_ids = (
-            self.position_ids[gone:]
-            if isinstance(self.position_ids, range)
-            else position_tensor(self.position_ids)[..., gone:]
+        ids = self.position_ids
+        return replace(
+            self,
+            keys=self.keys[:, :, drop:],
+            values=self.values[:, :, drop:],
+            position_ids=ids[drop:] if isinstance(ids, range) else position_tensor(ids)[..., drop:],
+            key_mask=None if self.key_mask is None else self.key_mask[:, drop:],
+            _offset=self._offset + drop,
         )
-        mask = None if self.key_mask is None else self.key_mask[:, gone:]
-        keys, values = self.keys[:, :, gone:], self.values[:, :, gone:]
-        return KVCache(keys, values, position_ids, mask, self.max_lookback, self._room, self._start + gone)
 
 
-def next_position_ids(past: KVCache | None, new: int) -> PositionIds:
-    """The places that follow what is remembered, in each row of the batch where these differ."""
-    if past is None:
-        return range(new)
-    if isinstance(past.position_ids, range):
-        return range(past.position_ids.stop, past.position_ids.stop + new)
-    last = position_tensor(past.position_ids, past.keys.device)[..., -1:]
-    return last + torch.arange(1, new + 1, device=last.device)
+def next_position_ids(cache: KVCache | None, n: int) -> PositionIds:
+    """The n positions that follow those of a cache; (b, n) if they differ between batch rows."""
+    if cache is None:
+        return range(n)
+    if isinstance(cache.position_ids, range):
+        return range(cache.position_ids.stop, cache.position_ids.stop + n)
+    last = position_tensor(cache.position_ids, cache.keys.device)[..., -1:]
+    return last + torch.arange(1, n + 1, device=last.device)
 
 
-def _buffer(like: Tensor, needed: int) -> Tensor:
-    b, h, _, d = like.shape
-    return like.new_empty(b, h, max(64, 2 * needed), d)
+def _allocate(x: Tensor, n: int) -> Tensor:
+    """An uninitialized buffer like x, (b, h, ·, d), for at least n keys."""
+    b, h, _, d = x.shape
+    return x.new_empty(b, h, max(64, 2 * n), d)
 
 
-def _join_masks(a: KVCache, b: KVCache) -> Tensor | None:
-    if a.key_mask is None and b.key_mask is None:
+def _concat_key_masks(first: KVCache, second: KVCache) -> Tensor | None:
+    if first.key_mask is None and second.key_mask is None:
         return None
-    parts = [
-        m.key_mask if m.key_mask is not None else m.keys.new_ones(m.keys.shape[0], len(m), dtype=torch.bool)
-        for m in (a, b)
+    masks = [
+        c.keys.new_ones(c.keys.shape[0], len(c), dtype=torch.bool) if c.key_mask is None else c.key_mask
+        for c in (first, second)
     ]
-    return torch.cat(parts, 1)
+    return torch.cat(masks, 1)
 
 
-def _join_at(a: PositionIds, b: PositionIds) -> PositionIds:
-    if isinstance(a, range) and isinstance(b, range) and (a.stop == b.start or not a):
-        return range(a.start if a else b.start, b.stop)
-    first, second = position_tensor(a), position_tensor(b)
-    if first.dim() != second.dim():
-        rows = max(first.shape[0] if first.dim() == 2 else 1, second.shape[0] if second.dim() == 2 else 1)
-        first, second = first.expand(rows, first.shape[-1]), second.expand(rows, second.shape[-1])
-    return torch.cat((first, second), -1)
+def _concat_position_ids(first: PositionIds, second: PositionIds) -> PositionIds:
+    if isinstance(first, range) and isinstance(second, range) and (first.stop == second.start or not first):
+        return range(first.start if first else second.start, second.stop)
+    a, b = position_tensor(first), position_tensor(second)
+    if a.dim() != b.dim():
+        rows = max(a.shape[0] if a.dim() == 2 else 1, b.shape[0] if b.dim() == 2 else 1)
+        a, b = a.expand(rows, a.shape[-1]), b.expand(rows, b.shape[-1])
+    return torch.cat((a, b), -1)

@@ -1,4 +1,4 @@
-"""Rows and columns of a table by place: for whatever has a row of its own for every place and so a maximal length."""
+"""Rows and columns of tables by position, for encodings and mechanisms with a maximal length."""
 
 from __future__ import annotations
 
@@ -9,35 +9,42 @@ from regard.attention.token_positions import PositionIds, position_tensor
 from regard.errors import UserError
 
 
-def within(position_ids: PositionIds, length: int, what: str) -> None:
-    """An error where a place lies outside 0..length-1."""
+def check_range(position_ids: PositionIds, length: int, owner: str) -> None:
+    """Raise UserError if a position is outside 0..length-1.
+
+    Args:
+        position_ids: The positions.
+        length: Maximal length.
+        owner: What has the maximal length, for the message.
+    """
     if isinstance(position_ids, Tensor):
-        if torch.compiler.is_compiling() or not position_ids.numel():  # looking at numbers would break a traced graph
+        if torch.compiler.is_compiling() or not position_ids.numel():  # reading numbers would break the traced graph
             return
         first, last = int(position_ids.min()), int(position_ids.max())
+    elif isinstance(position_ids, range):
+        first, last = position_ids.start, position_ids.stop - 1
     else:
-        first, last = (
-            (position_ids.start, position_ids.stop - 1)
-            if isinstance(position_ids, range)
-            else (0, len(position_ids) - 1)
+        first, last = 0, len(position_ids) - 1
+    if last >= length:
+        raise UserError(
+            f"{owner}: position {last} is out of range 0 to {length - 1}; set length={last + 1} or more, or shorten "
+            "the sequence"
         )
-    if last >= length or (first < 0 and first <= last):
-        wrong = last if last >= length else first
-        mend = f"build it with length={last + 1} or more, or shorten the sequence" if last >= length else "count from 0"
-        raise UserError(f"{what} knows the places 0 to {length - 1}, and was given place {wrong}; {mend}")
+    if first < 0 and first <= last:
+        raise UserError(f"{owner}: position {first} is out of range 0 to {length - 1}; count from 0")
 
 
-def rows(table: Tensor, position_ids: PositionIds) -> Tensor:
+def select_rows(table: Tensor, position_ids: PositionIds) -> Tensor:
     """(L, d) to (n, d) or (b, n, d); (h, L, d) to (h, n, d) or (b, h, n, d)."""
     if isinstance(position_ids, range):
         return table[..., position_ids.start : position_ids.stop, :]
     index = position_tensor(position_ids, table.device)
-    # index_select, since its backward pass adds rows up; that of plain indexing is far slower on a CPU.
-    picked = table.index_select(-2, index.flatten()).unflatten(-2, index.shape)
-    return picked.transpose(0, 1) if table.dim() == 3 and index.dim() == 2 else picked
+    # index_select, because the backward pass of plain indexing is far slower on a CPU.
+    rows = table.index_select(-2, index.flatten()).unflatten(-2, index.shape)
+    return rows.transpose(0, 1) if table.dim() == 3 and index.dim() == 2 else rows
 
 
-def columns(table: Tensor, position_ids: PositionIds) -> Tensor:
+def select_columns(table: Tensor, position_ids: PositionIds) -> Tensor:
     """(b, h, q, L) to (b, h, q, k), where b may be 1."""
     if isinstance(position_ids, range):
         return table[..., position_ids.start : position_ids.stop]

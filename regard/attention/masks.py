@@ -1,4 +1,4 @@
-"""Attention masks. True means "may attend", everywhere in regard. In torch.nn's key_padding_mask True means the opposite.
+"""Attention masks. True means "may attend", everywhere in regard (the opposite of torch.nn's key_padding_mask).
 
     key_mask    (b, k)         False for padding
     attn_mask   (b, h, q, k)   any pattern; b and h may be 1
@@ -69,24 +69,28 @@ def build_mask(
     """
     if key_mask is not None:
         check_key_mask(key_mask, b, k)
+        check_not_inverted(key_mask)
     if attn_mask is not None:
-        attn_mask = _check_attn_mask(attn_mask, b, h, q, k)
+        attn_mask = _expand_attn_mask(attn_mask, b, h, q, k)
     if key_mask is None and attn_mask is None and not causal:
         return None
     return Mask(key_mask, attn_mask, causal)
 
 
 def check_key_mask(key_mask: Tensor, b: int, k: int) -> None:
-    """Raise UserError unless the mask is a (b, k) bool tensor with True for real keys; a dimension may be 1."""
+    """Raise UserError unless the mask is a bool tensor (b, k) or (1, k)."""
     _check_bool("key_mask", key_mask)
-    if not _broadcasts(key_mask, (b, k)):
+    if key_mask.dim() != 2 or key_mask.shape[0] not in (1, b) or key_mask.shape[1] != k:
         raise UserError(
             f"key_mask has shape {tuple(key_mask.shape)}; expected (batch, keys) = ({b}, {k}). "
-            "Pass a mask over query-key pairs as attn_mask"
+            "Pass a mask over pairs of query and key as attn_mask"
         )
+
+
+def check_not_inverted(key_mask: Tensor) -> None:
+    """Raise UserError for right padding with True for padding: it hides every key of the longest row."""
     if torch.compiler.is_compiling() or key_mask.shape[1] < 2:
         return
-    # Inverted right padding hides every key of the longest row, and no row is all True.
     rising = (key_mask[:, 1:] >= key_mask[:, :-1]).all()
     if bool(rising & ~key_mask.all(1).any() & (~key_mask.any(1)).any()):
         raise UserError(
@@ -95,33 +99,30 @@ def check_key_mask(key_mask: Tensor, b: int, k: int) -> None:
         )
 
 
-def _check_attn_mask(attn_mask: Tensor, b: int, h: int, q: int, k: int) -> Tensor:
-    """Check a mask over query-key pairs. Returns it as (b or 1, h or 1, q or 1, k or 1)."""
+def _expand_attn_mask(attn_mask: Tensor, b: int, h: int, q: int, k: int) -> Tensor:
+    """Check a mask over pairs of query and key. Returns it as (b or 1, h or 1, q, k)."""
     _check_bool("attn_mask", attn_mask)
-    full = {2: attn_mask[None, None], 3: attn_mask[:, None], 4: attn_mask}.get(attn_mask.dim()) if attn_mask.dim() > 1 else None
-    if full is None or not _broadcasts(full, (b, h, q, k)):
+    mask = attn_mask[None, None] if attn_mask.dim() == 2 else attn_mask[:, None] if attn_mask.dim() == 3 else attn_mask
+    fits = mask.dim() == 4 and mask.shape[0] in (1, b) and mask.shape[1] in (1, h) and mask.shape[2:] == (q, k)
+    if not fits:
         raise UserError(
             f"attn_mask has shape {tuple(attn_mask.shape)}; expected (queries, keys) = ({q}, {k}), (batch, queries, "
             f"keys) = ({b}, {q}, {k}) or (batch, heads, queries, keys) = ({b}, {h}, {q}, {k}). Pass a padding mask "
             "(batch, keys) as key_mask"
         )
-    if not torch.compiler.is_compiling() and q == k and q > 1 and full.shape[-2:] == (q, k):
-        future = torch.ones(q, k, dtype=torch.bool, device=full.device).triu(1)
-        if bool((full == future).all()):
+    if not torch.compiler.is_compiling() and q == k and q > 1:
+        future = torch.ones(q, k, dtype=torch.bool, device=mask.device).triu(1)
+        if bool((mask == future).all()):
             raise UserError(
                 "attn_mask looks like an inverted causal mask: it shows only later positions and hides each position "
                 "from itself. In regard True means 'may attend', so pass ~mask, or causal=True"
             )
-    return full
+    return mask
 
 
 def _check_bool(name: str, mask: Tensor) -> None:
     if mask.dtype != torch.bool:
         raise UserError(
             f"{name} must be a bool tensor with True for 'may attend'; given dtype {mask.dtype}. "
-            f"For an additive mask of 0 and -inf pass {name}=mask == 0; for 1 and 0 pass {name}=mask.bool()"
+            "For an additive mask of 0 and -inf pass mask == 0; for 1 and 0 pass mask.bool()"
         )
-
-
-def _broadcasts(mask: Tensor, shape: tuple[int, ...]) -> bool:
-    return mask.dim() == len(shape) and all(given in (1, size) for given, size in zip(mask.shape, shape, strict=True))

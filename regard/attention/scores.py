@@ -1,16 +1,17 @@
-"""The seam: attention is softmax(score(query, memory) + mask) · value, and only this file normalises over keys.
+"""Attention is softmax(score(query, key) + mask) · value. This file is the only one that normalizes over keys.
 
-Dimensions, everywhere: b batch, h heads, q queries, k keys, d width.
+Dimensions, everywhere in regard: b batch, h heads, q queries, k keys, d width.
 
-Scores come in three kinds, each with the same three words: `weights(mask)` is what attention is, (b, h, q, k), pure;
-`read(weights, value)` is what weights read, a plain product unless there is more to read (Shaw's relative scores);
-`attend(value, mask)` is both at once, by the fastest way there is.
+Each mechanism returns a `Scores` object. All kinds have the same methods: `weights(mask)` returns the attention weights
+(b, h, q, k), `apply(weights, value)` the weighted values, and `attend(value, mask)` does both on the fastest path.
 
-    Dot      query · key, fused (torch's scaled_dot_product_attention)
-    DenseScores    any logits that are already there
-    WindowScores   query · key within a window, in blocks, so that the cost grows linearly    (regard/banded.py)
+    DotScores        query · key with the fused kernel (torch's scaled_dot_product_attention)
+    DenseScores      given logits
+    WindowScores     query · key within a window, in blocks, at linear cost                     (attention/window.py)
+    Window2dScores   the same in two dimensions                                                 (attention/window_2d.py)
+    RelativeScores   query · key with relative positions in keys and values         (attention/mechanisms/relative.py)
 
-`Attend` is a module, so that each place where attention happens has a name and a hook.
+`Attend` is a module, so that every attention call of a model has a name and can have a hook.
 """
 
 from __future__ import annotations
@@ -25,32 +26,40 @@ from torch import Tensor, nn
 from regard.attention.masks import Mask
 from regard.attention.token_positions import QueryKeyPositions
 
-PART = 1 << 18
-"""Weights that are made at once where no gradient is wanted: whoever looks holds what is kept and little more."""
+CHUNK_WEIGHTS = 1 << 18
+"""Number of weights that are computed at once without gradients, to limit the peak memory of `record`."""
 
 
 class Scores(Protocol):
-    """What a mechanism gives: how much each query regards each key, before the softmax."""
+    """Attention scores before the softmax."""
 
     @property
     def qk_positions(self) -> QueryKeyPositions: ...
 
     def weights(self, mask: Mask | None = None) -> Tensor:
-        """The attention itself, (b, h, q, k): rows sum to one, forbidden keys weigh exactly zero."""
+        """Attention weights (b, h, q, k). Rows sum to one; masked keys have weight exactly zero."""
         ...
 
     def apply(self, weights: Tensor, value: Tensor) -> Tensor:
-        """What these weights read of the values (b, h, k, d): (b, h, q, d)."""
+        """Weighted sum of the values: (b, h, q, k) and (b, h, k, d) to (b, h, q, d)."""
         ...
 
     def attend(self, value: Tensor, mask: Mask | None = None) -> Tensor:
-        """read(weights(mask), value), without keeping the weights where that can be helped."""
+        """apply(weights(mask), value), without storing the weights where a kernel avoids it."""
         ...
 
 
 @dataclass(frozen=True)
 class DotScores:
-    """scale · query · keyᵀ + bias (Vaswani et al. 2017, eq. 1), by the fused kernel."""
+    """scale · query · keyᵀ + bias, with the fused kernel (Vaswani et al. 2017, eq. 1).
+
+    Args:
+        query: (b, h, q, d).
+        key: (b, h, k, d).
+        qk_positions: Positions of queries and keys.
+        scale: Factor of the product, usually 1 / sqrt(d).
+        bias: Added to the scaled product; broadcasts to (b, h, q, k).
+    """
 
     query: Tensor
     key: Tensor
@@ -59,21 +68,21 @@ class DotScores:
     bias: Tensor | None = None
 
     def weights(self, mask: Mask | None = None) -> Tensor:
-        allowed = _allowed(mask, self.qk_positions, self.query.device)
+        allowed = allowed_pairs(mask, self.qk_positions, self.query.device)
         (b, h, q, _), k = self.query.shape, self.key.shape[-2]
-        rows = max(1, PART // max(1, b * h * k))
+        rows = max(1, CHUNK_WEIGHTS // max(1, b * h * k))
         if torch.is_grad_enabled() or rows >= q:
-            return self._weights(slice(None), allowed)
-        first = self._weights(slice(0, rows), allowed)
-        whole = first.new_empty(b, first.shape[1], q, k)
-        whole[:, :, :rows] = first
+            return self._chunk_weights(slice(None), allowed)
+        first = self._chunk_weights(slice(0, rows), allowed)
+        weights = first.new_empty(b, first.shape[1], q, k)
+        weights[:, :, :rows] = first
         for start in range(rows, q, rows):
-            part = slice(start, start + rows)
-            whole[:, :, part] = self._weights(part, allowed)
-        return whole
+            chunk = slice(start, start + rows)
+            weights[:, :, chunk] = self._chunk_weights(chunk, allowed)
+        return weights
 
-    def _weights(self, rows: slice, allowed: Tensor | None) -> Tensor:
-        """Of these queries; `bias` and `allowed` may have one row for all."""
+    def _chunk_weights(self, rows: slice, allowed: Tensor | None) -> Tensor:
+        """Weights of a range of queries. `bias` and `allowed` may have a single row for all queries."""
         query = self.query[:, :, rows]
         logits = (query if self.scale == 1.0 else query * self.scale) @ self.key.transpose(-2, -1)
         if self.bias is not None:
@@ -87,9 +96,9 @@ class DotScores:
         p = self.qk_positions
         if self.bias is None and mask is not None and mask.is_plain_causal(p.q_pos, p.k_pos):
             return F.scaled_dot_product_attention(self.query, self.key, value, is_causal=True, scale=self.scale)
-        allowed = _allowed(mask, p, value.device)
+        allowed = allowed_pairs(mask, p, value.device)
         if self.bias is not None:
-            # The kernel wants one additive tensor; a row with nothing allowed becomes all -inf, which it reads as zero.
+            # The kernel takes one additive mask. For a row of -inf it returns zeros.
             bias = self.bias.to(self.query.dtype)
             allowed = bias if allowed is None else torch.where(allowed, bias, -torch.inf)
         return F.scaled_dot_product_attention(self.query, self.key, value, attn_mask=allowed, scale=self.scale)
@@ -97,13 +106,13 @@ class DotScores:
 
 @dataclass(frozen=True)
 class DenseScores:
-    """Logits (b, h, q, k) that are already there, as additive and synthesized scores give them."""
+    """Scores given as logits (b, h, q, k), as additive attention and Synthesizers compute them."""
 
     logits: Tensor
     qk_positions: QueryKeyPositions
 
     def weights(self, mask: Mask | None = None) -> Tensor:
-        return masked_softmax(self.logits, _allowed(mask, self.qk_positions, self.logits.device))
+        return masked_softmax(self.logits, allowed_pairs(mask, self.qk_positions, self.logits.device))
 
     def apply(self, weights: Tensor, value: Tensor) -> Tensor:
         return weights @ value
@@ -113,26 +122,32 @@ class DenseScores:
 
 
 def masked_softmax(logits: Tensor, allowed: Tensor | None) -> Tensor:
-    """softmax over the allowed keys: exactly zero elsewhere, and all zero where nothing is allowed, never NaN."""
+    """Softmax over the allowed keys. Other keys get exactly zero; a row without allowed keys is all zero, never NaN.
+
+    Args:
+        logits: (..., k).
+        allowed: Bool tensor that broadcasts to the logits. None allows all keys.
+    """
     if allowed is None:
         return logits.softmax(-1)
     hidden = ~allowed
     return logits.masked_fill(hidden, -torch.inf).softmax(-1).masked_fill(hidden, 0.0)
 
 
-def _allowed(mask: Mask | None, qk_positions: QueryKeyPositions, device: torch.device) -> Tensor | None:
+def allowed_pairs(mask: Mask | None, qk_positions: QueryKeyPositions, device: torch.device) -> Tensor | None:
+    """Allowed query-key pairs as one bool tensor that broadcasts to (b, h, q, k). None if nothing is masked."""
     return None if mask is None else mask.allowed(qk_positions.q_pos, qk_positions.k_pos, device)
 
 
 class Attend(nn.Module):
-    """The act of attention. Its inputs say all there is to know, so a hook can look (`record`) or step in (`edit`)."""
+    """Apply attention to values. `record` and `edit` hook this module; its inputs determine the weights."""
 
     def __init__(self, dropout: float = 0.0):
         super().__init__()
         self.dropout = dropout
 
     def forward(self, scores: Scores, value: Tensor, mask: Mask | None = None) -> Tensor:
-        """(b, h, k, d) values to (b, h, q, d) contexts."""
+        """Values (b, h, k, d) to outputs (b, h, q, d). Dropout acts on the weights, in training only."""
         if self.dropout > 0 and self.training:
             return scores.apply(F.dropout(scores.weights(mask), self.dropout), value)
         return scores.attend(value, mask)

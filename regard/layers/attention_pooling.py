@@ -1,9 +1,9 @@
-"""Pooling by attention: scores without a query.
+"""Pooling by attention: a weighted mean of a sequence, with scores that need no query.
 
     A = softmax(W_2 tanh(W_1 Hᵀ))    M = A H            (Lin et al. 2017, eqs. 6 and 7; r hops)
 
-With one hop and a bias in W_1 it is the word and sentence attention of Yang et al. 2016 (eqs. 5-7), whose context
-vector is W_2. The penalty against hops that look alike is P = ‖A Aᵀ - I‖²_F (Lin 2017, eq. 8).
+With one hop and a bias in W_1 it is the word and sentence attention of Yang et al. 2016 (eqs. 5-7), where W_2 is called
+the context vector. The penalty on similar hops is P = ‖A Aᵀ - I‖²_F (Lin 2017, eq. 8).
 """
 
 from __future__ import annotations
@@ -12,53 +12,71 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.cost import Cost
-from regard.attention.masks import Mask, as_mask
+from regard.attention.masks import Mask, check_key_mask
 from regard.attention.scores import Attend, DenseScores
 from regard.attention.token_positions import QueryKeyPositions
 from regard.config.validation import check_positive
 
 
 class AttentionPooling(nn.Module):
-    """(b, n, dim) to (b, hops, dim), with the scores it used, so that a penalty can be put on its weights."""
+    """Pool a sequence (b, n, dim) to (b, hops, dim).
+
+    Args:
+        dim: Width of the input.
+        hidden: Width of the tanh layer. Default: dim.
+        hops: Number of weighted means.
+        bias: Whether W_1 has a bias.
+    """
 
     def __init__(self, dim: int, hidden: int | None = None, hops: int = 1, *, bias: bool = True):
         super().__init__()
-        check_positive("pooling", dim=dim, hidden=hidden, hops=hops)
+        check_positive("attention pooling", dim=dim, hidden=hidden, hops=hops)
         hidden = hidden or dim
         self.project = nn.Linear(dim, hidden, bias)
         self.context = nn.Linear(hidden, hops, bias=False)
         self.attend = Attend()
 
     def forward(
-        self, x: Tensor, mask: Tensor | None = None, qk_positions: QueryKeyPositions | None = None
+        self, x: Tensor, key_mask: Tensor | None = None, qk_positions: QueryKeyPositions | None = None
     ) -> tuple[Tensor, DenseScores]:
-        """mask (b, n): True for what is real."""
-        (b, n, _), hops, real = x.shape, self.context.out_features, None
-        if mask is not None:
-            real = as_mask(Mask(key_mask=mask), causal=False, b=b, q=hops, k=n)
-            x = x.masked_fill(~mask[..., None], 0.0)
+        """Pool each sequence of the batch.
+
+        Args:
+            x: (b, n, dim).
+            key_mask: False for padding, (b, n) bool.
+            qk_positions: Positions and axis labels for inspection. Default: hops over tokens.
+
+        Returns:
+            The pooled vectors (b, hops, dim), and the scores, for a penalty on the weights.
+        """
+        (b, n, _), hops, mask = x.shape, self.context.out_features, None
+        if key_mask is not None:
+            check_key_mask(key_mask, b, n)
+            mask = Mask(key_mask=key_mask)
+            x = x.masked_fill(~key_mask[..., None], 0.0)
         logits = self.context(torch.tanh(self.project(x))).transpose(1, 2)[:, None]  # (b, 1, hops, n)
         scores = DenseScores(logits, qk_positions or QueryKeyPositions(range(hops), range(n), query_axis="hops"))
-        return self.attend(scores, x[:, None], real)[:, 0], scores
+        return self.attend(scores, x[:, None], mask)[:, 0], scores
 
     def cost(self, n: int) -> Cost:
+        """Cost for a sequence of n tokens."""
         (hidden, dim), hops = self.project.weight.shape, self.context.out_features
         params = sum(p.numel() for p in self.parameters())
         return Cost(params, 2 * n * (dim * hidden + hidden * hops + hops * dim), 4 * hops * n)
 
 
 def hop_penalty(weights: Tensor) -> Tensor:
-    """P = ‖A Aᵀ - I‖²_F for each example; weights (b, 1, r, n) -> (b,)."""
+    """P = ‖A Aᵀ - I‖²_F of each example, a penalty on hops with similar weights: (b, 1, hops, n) to (b,)."""
     a = weights.flatten(0, 1)
     eye = torch.eye(a.shape[1], device=a.device, dtype=a.dtype)
     return (a @ a.transpose(1, 2) - eye).square().sum((1, 2))
 
 
 def hop_kl(weights: Tensor) -> Tensor:
-    """The mean of KL(hop_i ‖ hop_j) over all pairs i ≠ j, for each example; weights (b, 1, r, n) -> (b,).
+    """Mean KL(hop_i ‖ hop_j) over all pairs i ≠ j of each example: (b, 1, hops, n) to (b,).
 
-    The other measure of how hops differ, which Lin et al. 2017 weighed and set aside: greater means less alike, so as a
-    penalty it enters with a minus. It has no bound; here a weight of zero counts as the smallest normal number.
+    Lin et al. 2017 considered it as an alternative to the penalty. Larger means less similar, so as a penalty it has a
+    minus sign. It has no upper bound; a weight of zero counts as the smallest normal number.
     """
     a = weights.flatten(0, 1)
     r = a.shape[1]

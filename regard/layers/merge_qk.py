@@ -1,10 +1,10 @@
-"""From two matrices of query and key to one, and back.
+"""Merge the query and key matrices of a layer into one, and factor them again.
 
-    merge_qk(layer)          W_h = W_Qᵀ W_K / sqrt(d_k),  u_h = W_Kᵀ b_Q / sqrt(d_k): the same attention, exactly
-    factor_qk(layer, rank)   the nearest pair of matrices of that rank (singular values), with what it loses
+    merge_qk(layer)          W_h = W_Qᵀ W_K / sqrt(d_k),  u_h = W_Kᵀ b_Q / sqrt(d_k): exactly the same attention
+    factor_qk(layer, rank)   the nearest pair of matrices of that rank (truncated SVD), and the error
 
-Merging needs scores that are one product of inputs. Rotary positions put a rotation between the two matrices, a
-different one for each distance, so a layer that uses them cannot be merged; biases on the scores (T5, ALiBi) stay.
+Merging needs scores that are one product of the inputs. Rotary positions put a rotation between the two matrices, a
+different one for each distance, so a layer with them cannot be merged. Biases on the scores (T5, ALiBi) are kept.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention.mechanisms.bare import BareMechanism
 from regard.attention.mechanisms.dot import DotMechanism
 from regard.attention.mechanisms.mechanism import Mechanism
-from regard.attention.mechanisms.merged_qk import MergedMechanism
+from regard.attention.mechanisms.merged_qk import MergedQKMechanism
 from regard.attention.token_positions import QueryKeyPositions
 from regard.errors import UserError
 from regard.layers.multi_head_attention import MultiHeadAttention
@@ -27,28 +26,35 @@ from regard.layers.multi_head_attention import MultiHeadAttention
 
 @dataclass(frozen=True)
 class TruncationLoss:
-    """What factoring loses: for each head ‖W - W'‖_F / ‖W‖_F, with the key-only term as a row of W; and, where an input
-    was given, the greatest difference of any attention weight."""
+    """Error of a truncated factorization.
+
+    Args:
+        relative: ‖W - W'‖_F / ‖W‖_F of each head, where the key-only term is a row of W.
+        max_weight_diff: Largest difference of any attention weight on a given input. None if there is no input.
+    """
 
     relative: tuple[float, ...]
-    weights: float | None = None
+    max_weight_diff: float | None = None
 
 
 @torch.no_grad()
 def merge_qk(layer: MultiHeadAttention) -> MultiHeadAttention:
-    """A layer of "merged" attention equal to this one of "dot" or "bare" attention. It shares the layer's positions."""
+    """Convert a layer of "dot" or "bare" attention to an equal layer of merged query-key attention.
+
+    The new layer shares the position encoding of the old one.
+    """
     old = layer.mechanism
-    if not isinstance(old, (DotMechanism, BareMechanism)):
+    if not isinstance(old, DotMechanism):
         raise UserError(f"only 'dot' and 'bare' attention can be merged; given a layer of {old.name!r}")
     if old.positions.kind == "rotate":
         raise UserError(
-            f"a layer with {old.positions.name!r} positions cannot be merged: they turn queries and keys between the "
-            "two matrices, differently at each distance. Positions that embed or that add a bias to the scores can"
+            f"a layer with {old.positions.name!r} positions cannot be merged: they rotate queries and keys between the "
+            "two matrices, differently at each distance. Use positions that embed, or that add a bias to the scores"
         )
-    q, q_bias, k, v, v_bias = _parts(old)
-    new = _layer_like(layer, "merged", bias=v_bias is not None, key_bias=q_bias is not None)
+    q, q_bias, k, v, v_bias = _split_qkv(old)
+    new = _layer_like(layer, MergedQKMechanism.name, bias=v_bias is not None, key_bias=q_bias is not None)
     mechanism = new.mechanism
-    assert isinstance(mechanism, MergedMechanism)
+    assert isinstance(mechanism, MergedQKMechanism)
     mechanism.q.weight.copy_(old.scale * torch.einsum("hij,hik->hjk", k.double(), q.double()).flatten(0, 1))
     if q_bias is not None:
         mechanism.q.bias.copy_(old.scale * torch.einsum("hij,hi->hj", k.double(), q_bias.double()).flatten())
@@ -60,32 +66,41 @@ def merge_qk(layer: MultiHeadAttention) -> MultiHeadAttention:
 
 @torch.no_grad()
 def factor_qk(
-    layer: MultiHeadAttention, rank: int, *, on: Tensor | None = None
+    layer: MultiHeadAttention, rank: int, *, x: Tensor | None = None
 ) -> tuple[MultiHeadAttention, TruncationLoss]:
-    """A layer of "dot" attention with key width `rank`, the nearest to this one of "merged" attention, and what is
-    lost; `on` (b, n, dim), an input on which the attention weights are compared."""
+    """Convert a layer of merged query-key attention to the nearest layer of "dot" attention with key width `rank`.
+
+    Args:
+        layer: The layer.
+        rank: Rank of the query-key matrix of each head.
+        x: An input (b, n, dim) on which the attention weights are compared.
+
+    Returns:
+        The new layer, and the error.
+    """
     old = layer.mechanism
-    if not isinstance(old, MergedMechanism):
-        raise UserError(f"only 'merged' attention can be factored; given a layer of {old.name!r}")
-    # The key-only term is the row of a query that is always one, so one decomposition serves both.
+    if not isinstance(old, MergedQKMechanism):
+        raise UserError(f"only {MergedQKMechanism.name!r} attention can be factored; given a layer of {old.name!r}")
+    # The key-only term is the row of a query that is always one, so that one decomposition covers both.
     w = old.q.weight.double().view(old.heads, old.context_dim, old.dim)
     if old.q.bias is not None:
         w = torch.cat((w, old.q.bias.double().view(old.heads, old.context_dim, 1)), -1)
     if not 1 <= rank <= min(w.shape[1:]):
-        raise UserError(f"rank must be from 1 to {min(w.shape[1:])} here; given {rank}")
+        raise UserError(f"rank must be from 1 to {min(w.shape[1:])} for this layer; given {rank}")
     left, values, right = torch.linalg.svd(w, full_matrices=False)
     root = (values[:, :rank] * rank**0.5).sqrt()  # dot attention divides by sqrt(rank)
     k = (left[..., :rank] * root[:, None]).transpose(1, 2)
     q = right[:, :rank] * root[..., None]
     new = _layer_like(layer, "dot", bias=old.q.bias is not None or old.v.bias is not None, key_width=rank)
-    _write(new.mechanism, q, k, old)
-    lost = values[:, rank:].square().sum(1) / values.square().sum(1)
-    relative = tuple(lost.nan_to_num().sqrt().tolist())
-    return new, TruncationLoss(relative, None if on is None else _difference(old, new.mechanism, on))
+    assert isinstance(new.mechanism, DotMechanism)
+    _copy_factors(new.mechanism, q, k, old)
+    squared_error = values[:, rank:].square().sum(1) / values.square().sum(1)
+    relative = tuple(squared_error.nan_to_num().sqrt().tolist())
+    return new, TruncationLoss(relative, None if x is None else _max_weight_diff(old, new.mechanism, x))
 
 
 def _layer_like(layer: MultiHeadAttention, name: str, *, bias: bool, **options: Any) -> MultiHeadAttention:
-    """A new layer round another mechanism, with the same output matrix, dropout, device and precision."""
+    """A new layer of another mechanism, with the same output matrix, dropout, device and dtype."""
     old = layer.mechanism
     new = MultiHeadAttention(
         old.dim,
@@ -103,27 +118,24 @@ def _layer_like(layer: MultiHeadAttention, name: str, *, bias: bool, **options: 
     return new.to(like.device, like.dtype).train(layer.training)
 
 
-def _parts(old: DotMechanism | BareMechanism) -> tuple[Tensor, Tensor | None, Tensor, Tensor, Tensor | None]:
+def _split_qkv(old: DotMechanism) -> tuple[Tensor, Tensor | None, Tensor, Tensor, Tensor | None]:
     """W_Q (h, d_k, dim), its bias, W_K (h, d_k, context_dim), W_V (h · d_v, context_dim), its bias."""
     keys, values = old.heads * old.key_width, old.heads * old.value_width
-    packed = old.qkv if isinstance(old, DotMechanism) else None
-    if packed is not None:
-        weights, bias = packed.weight.split((keys, keys, values)), packed.bias
+    if old.qkv is not None:
+        weights, bias = old.qkv.weight.split((keys, keys, values)), old.qkv.bias
         biases = (None, None, None) if bias is None else bias.split((keys, keys, values))
     else:
         weights = old.q.weight, *old.kv.weight.split((keys, values))
-        rest = (None, None) if old.kv.bias is None else old.kv.bias.split((keys, values))
-        biases = old.q.bias, *rest
+        kv_biases = (None, None) if old.kv.bias is None else old.kv.bias.split((keys, values))
+        biases = old.q.bias, *kv_biases
     q, k = (w.view(old.heads, old.key_width, -1) for w in weights[:2])
     q_bias = None if biases[0] is None else biases[0].view(old.heads, old.key_width)
     return q, q_bias, k, weights[2], biases[2]
 
 
-def _write(mechanism: Mechanism, q: Tensor, k: Tensor, old: MergedMechanism) -> None:
-    """Put W_Q (with its bias as a last column, if there is one) and W_K into a dot mechanism, and the values of the
-    old one."""
-    assert isinstance(mechanism, DotMechanism)
-    new_q, new_q_bias, new_k, new_v, new_v_bias = _parts(mechanism)
+def _copy_factors(mechanism: DotMechanism, q: Tensor, k: Tensor, old: MergedQKMechanism) -> None:
+    """Set W_Q (q has its bias as last column, if there is one) and W_K, and copy W_V."""
+    new_q, new_q_bias, new_k, new_v, new_v_bias = _split_qkv(mechanism)
     for parameter in mechanism.parameters():
         if not any(parameter is p for p in mechanism.positions.parameters()):
             nn.init.zeros_(parameter)
@@ -136,12 +148,9 @@ def _write(mechanism: Mechanism, q: Tensor, k: Tensor, old: MergedMechanism) -> 
         new_v_bias.copy_(old.v.bias)
 
 
-def _difference(a: Mechanism, b: Mechanism, x: Tensor) -> float:
-    """The greatest |Δ| of the attention weights on x, each place regarding all."""
-    position_ids = range(x.shape[1])
-    qk_positions = QueryKeyPositions(position_ids, position_ids)
-    weights = [
-        m.score(m.project_query(x, position_ids), m.project_kv(x, position_ids)[0], qk_positions).weights()
-        for m in (a, b)
-    ]
+def _max_weight_diff(a: Mechanism, b: Mechanism, x: Tensor) -> float:
+    """Largest difference of the attention weights on x, without a mask."""
+    ids = range(x.shape[1])
+    positions = QueryKeyPositions(ids, ids)
+    weights = [m.score(m.project_query(x, ids), m.project_kv(x, ids)[0], positions).weights() for m in (a, b)]
     return float((weights[0] - weights[1]).abs().max())

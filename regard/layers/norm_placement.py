@@ -1,5 +1,8 @@
-"""Where the norms of a stack stand, by the name that a Config uses: before each part and once at the end (pre, as in
-GPT-2), or after each part and once at the start (post, as in BERT)."""
+"""Placement of the norms in a Transformer, by the name in a config.
+
+"pre" puts a norm before each sublayer and one at the end (GPT-2). "post" puts a norm after each residual addition and
+one at the start (BERT).
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,8 @@ from torch import nn
 
 from regard.layers.transformer_blocks import PostNorm, PreNorm, Residual
 
-RESIDUALS: dict[str, Residual] = {"pre": PreNorm, "post": PostNorm}
+RESIDUALS: dict[str, type[Residual]] = {"pre": PreNorm, "post": PostNorm}
 FIRST_NORMS: dict[str, type[nn.Module]] = {"pre": nn.Identity, "post": nn.LayerNorm}
 LAST_NORMS: dict[str, type[nn.Module]] = {"pre": nn.LayerNorm, "post": nn.Identity}
 EPS = {"pre": 1e-5, "post": 1e-12}
-"""What is added to the variance: torch's, and BERT's."""
+"""The constant that the norm adds to the variance: that of torch, and that of BERT."""

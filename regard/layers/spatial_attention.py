@@ -1,10 +1,10 @@
-"""Attention over pictures: a grid is a memory whose places lie in two axes.
+"""Attention over images and feature maps, whose positions have two axes.
 
     (b, height, width, dim)  ->  (b, height · width, dim)  ->  any mechanism  ->  (b, height, width, dim)
 
-Softmax is over all (y, x). With states (b, q, dim) as queries and a grid as memory it is the attention of captioning:
-Xu et al. 2015 score by a small net (mechanism "additive"); softmax over (x, y) of h W^key M[x, y] is "bilinear". A grid
-of height 1 is the layer on a sequence.
+The softmax is over all (y, x). With states (b, q, dim) as queries and a grid as context it is the attention of image
+captioning: Xu et al. 2015 use additive scores (mechanism "additive"); softmax over (x, y) of h W^key M[x, y] is
+"bilinear". A grid of height 1 gives the same result as a sequence.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 from torch import Tensor, nn
 
 from regard.attention.kv_cache import KVCache
-from regard.attention.masks import Mask
 from regard.attention.mechanisms.mechanism import Mechanism
 from regard.attention.positions.position_encoding import PositionEncoding
 from regard.attention.token_positions import Grid
@@ -23,10 +22,17 @@ from regard.layers.multi_head_attention import MultiHeadAttention
 
 
 class SpatialAttention(nn.Module):
-    """`SpatialAttention(64, 4)(grid)` is self-attention of a picture; `(states, grid)` looks at one; `(grid, grid)` too.
+    """Self-attention over a grid, `layer(grid)`, or attention from states to a grid, `layer(states, grid)`.
 
-    Positions that embed (axial) are added where a model reads its input, as everywhere:
+    Positions that are added to embeddings (axial) belong at the input of the model:
     `positions.embed(grid.flatten(1, 2), Grid(height, width))`.
+
+    Args:
+        dim: Width of the input and of the output.
+        heads: Number of heads.
+        mechanism: Name with options, such as "local-2d:window=3", or a Mechanism.
+        positions: Position encoding inside attention, such as "relative-2d".
+        **options: Further arguments of `MultiHeadAttention`.
     """
 
     def __init__(
@@ -44,42 +50,64 @@ class SpatialAttention(nn.Module):
     def forward(
         self,
         x: Tensor,
-        memory: Tensor | KVCache | None = None,
+        context: Tensor | KVCache | None = None,
         *,
-        mask: Mask | Tensor | None = None,
+        key_mask: Tensor | None = None,
+        attn_mask: Tensor | None = None,
         causal: bool = False,
     ) -> Tensor:
-        """x a grid (b, height, width, dim) or, with a memory, states (b, q, dim); mask (b, height, width) says which
-        places of what is regarded are real. causal means in the order of reading, row by row."""
-        if x.dim() != 4 and (memory is None or x.dim() != 3):
+        """Attend from x to itself, or to a grid.
+
+        Args:
+            x: A grid (b, height, width, dim), or with a context also states (b, q, dim).
+            context: A grid (b, height, width, context_dim), or the result of `project_kv`.
+            key_mask: Grid cells that may be attended to, (b, height, width) bool.
+            attn_mask: Allowed pairs over flattened cells, as for `MultiHeadAttention`.
+            causal: Hide later cells in reading order, row by row.
+
+        Returns:
+            A tensor like x.
+        """
+        if x.dim() != 4 and (context is None or x.dim() != 3):
             raise UserError(
                 f"spatial attention takes a grid (batch, height, width, dim), or states (batch, queries, dim) and a "
-                f"grid as memory; given shape {tuple(x.shape)}"
+                f"grid as context; given shape {tuple(x.shape)}"
             )
-        position_ids = Grid(x.shape[1], x.shape[2]) if x.dim() == 4 else None
-        flat, rows = (x.flatten(1, 2), "grid") if x.dim() == 4 else (x, "tokens")
-        if isinstance(memory, Tensor):
-            memory, mask = self.project_kv(memory, mask=mask), None
+        if isinstance(context, Tensor):
+            context, key_mask = self.project_kv(context, key_mask=key_mask), None
+        is_grid = x.dim() == 4
         out = self.attention(
-            flat, memory, mask=_flat(mask), causal=causal, position_ids=position_ids, query_axis=rows, key_axis="grid"
+            x.flatten(1, 2) if is_grid else x,
+            context,
+            key_mask=_flatten_mask(key_mask),
+            attn_mask=attn_mask,
+            causal=causal,
+            position_ids=Grid(x.shape[1], x.shape[2]) if is_grid else None,
+            query_axis="grid" if is_grid else "tokens",
+            key_axis="grid",
         )
-        return out.unflatten(1, x.shape[1:3]) if x.dim() == 4 else out
+        return out.unflatten(1, x.shape[1:3]) if is_grid else out
 
-    def project_kv(self, memory: Tensor, *, mask: Mask | Tensor | None = None) -> KVCache:
-        """Read a grid (b, height, width, context_dim) once, to be regarded many times."""
-        if memory.dim() != 4:
-            raise UserError(f"a grid is (batch, height, width, dim); given shape {tuple(memory.shape)}")
-        grid = Grid(memory.shape[1], memory.shape[2])
-        return self.attention.project_kv(memory.flatten(1, 2), mask=_flat(mask), position_ids=grid)
+    def project_kv(self, context: Tensor, *, key_mask: Tensor | None = None) -> KVCache:
+        """Compute keys and values of a grid once, for many calls of `forward`.
+
+        Args:
+            context: (b, height, width, context_dim).
+            key_mask: Grid cells that may be attended to, (b, height, width) bool.
+        """
+        if context.dim() != 4:
+            raise UserError(f"a grid has shape (batch, height, width, dim); given {tuple(context.shape)}")
+        grid = Grid(context.shape[1], context.shape[2])
+        return self.attention.project_kv(context.flatten(1, 2), key_mask=_flatten_mask(key_mask), position_ids=grid)
 
 
-def _flat(mask: Mask | Tensor | None) -> Mask | Tensor | None:
-    """A mask of places (b, height, width) as one of keys (b, height · width)."""
-    if isinstance(mask, Tensor):
-        if mask.dim() != 3:
-            raise UserError(
-                f"the mask of a grid is (batch, height, width), True for what may be seen; given shape "
-                f"{tuple(mask.shape)}. For pairs of places pass regard.attention.masks.Mask(attn_mask=...)"
-            )
-        return mask.flatten(1)
-    return mask
+def _flatten_mask(key_mask: Tensor | None) -> Tensor | None:
+    """(b, height, width) to (b, height · width)."""
+    if key_mask is None:
+        return None
+    if key_mask.dim() != 3:
+        raise UserError(
+            f"the key_mask of a grid has shape (batch, height, width), True for 'may attend'; given "
+            f"{tuple(key_mask.shape)}. Pass a mask over pairs of query and key as attn_mask"
+        )
+    return key_mask.flatten(1)

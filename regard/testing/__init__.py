@@ -1,9 +1,9 @@
-"""The contract that every mechanism, every kind of position and every model keeps, for ours and for yours:
+"""The contract of mechanisms, positions and models, for built-in ones and your own:
 
     from regard.testing import check_mechanism
     check_mechanism(MyMechanism)            # or by name: check_mechanism("local:window=3")
 
-Each check is a function that asserts and says what broke. `CHECKS` holds them by name, for pytest.mark.parametrize.
+Each check is a function that asserts and says what failed. `CHECKS` holds them by name, for pytest.mark.parametrize.
 """
 
 from __future__ import annotations
@@ -35,27 +35,33 @@ def check_mechanism(
     lengths: tuple[int, int] = (QUERIES, KEYS),
     **options: Any,
 ) -> None:
-    """Hold a mechanism to the contract, with every kind of positions it accepts; AssertionError says what broke.
+    """Check that a mechanism fulfills the contract, with every kind of positions that it accepts.
 
-    `options` are the mechanism's own; `formula` gives its logits in plain words, to be compared; `checks` chooses;
-    `lengths` are those of queries and of a memory, where a mechanism computes long ones in another way.
+    AssertionError says what failed.
+
+    Args:
+        name_or_class: A registered name with options, such as "local:window=3", or a class.
+        positions: Name of the only positions to check. Default: all that the mechanism accepts.
+        checks: Names of the checks, from `CHECKS`. Default: all.
+        formula: Reference implementation of the logits; see `regard.testing.reference_formulas`.
+        lengths: Number of queries, and of keys in cross-attention. Longer ones may use another code path.
+        **options: Options of the mechanism.
     """
-    chosen = list(CHECKS) if checks is None else list(checks)
-    for name in chosen:
+    names = list(CHECKS) if checks is None else list(checks)
+    for name in names:
         if name not in CHECKS:
             raise UserError(f"there is no check {name!r}; {did_you_mean(name, CHECKS)}")
-    for number, case in enumerate(
-        cases(name_or_class, positions=positions, formula=formula, lengths=lengths, **options)
-    ):
-        for name in chosen:
+    all_cases = cases(name_or_class, positions=positions, formula=formula, lengths=lengths, **options)
+    for number, case in enumerate(all_cases):
+        for name in names:
             if number and name in ONCE:
                 continue
             try:
                 CHECKS[name](case)
-            except AssertionError as problem:
-                raise AssertionError(f"{case} breaks the contract ({name}): {problem}") from None
-            except Exception as problem:
-                raise AssertionError(f"{case} fails in the contract ({name}): {problem}") from problem
+            except AssertionError as error:
+                raise AssertionError(f"{case} breaks the contract ({name}): {error}") from None
+            except Exception as error:
+                raise AssertionError(f"{case} raises an error in the contract ({name}): {error}") from error
 
 
 __all__ = [

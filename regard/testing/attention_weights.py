@@ -1,134 +1,136 @@
-"""What weights must be: rows of one over the allowed keys, exactly zero elsewhere, nothing where nothing is allowed."""
+"""Checks of attention weights: rows sum to one over the allowed keys, masked keys get zero, masked rows are zero."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.attention.masks import Mask
 from regard.layers.multi_head_attention import MultiHeadAttention
-from regard.testing.mechanism_case import BATCH, HEADS, Case, same, watch
+from regard.testing.mechanism_case import BATCH, HEADS, Case, assert_close, capture_calls, padding_mask
+
+MaskArguments = dict[str, Any]
+"""Mask arguments of `MultiHeadAttention.forward`."""
 
 
-def pattern(*shape: int, seed: int = 5) -> Tensor:
-    """Any pattern of True and False, with a True in each row."""
+def random_pattern(*shape: int, seed: int = 5) -> Tensor:
+    """A random bool tensor with at least one True in each row."""
     allowed = torch.rand(*shape, generator=torch.Generator().manual_seed(seed)) < 0.6
     allowed[..., 0] |= ~allowed.any(-1)
     return allowed
 
 
-def masks(n: int, k: int) -> Iterator[tuple[str, Mask, Tensor]]:
-    """Name, mask, and by hand which pairs it allows, (b, h, q, k)."""
-    whole = torch.ones(BATCH, HEADS, n, k, dtype=torch.bool)
-    keys = torch.ones(BATCH, k, dtype=torch.bool)
-    keys[1, k - 4 :] = False
-    yield "keys", Mask(key_mask=keys), whole & keys[:, None, None, :]
-    pairs = pattern(BATCH, 1, n, k)
-    yield "pairs", Mask(attn_mask=pairs), whole & pairs
-    each = pattern(BATCH, HEADS, n, k, seed=6)
-    yield "pairs of each head", Mask(attn_mask=each), each
+def masks(n: int, k: int) -> Iterator[tuple[str, MaskArguments, Tensor]]:
+    """Name, mask arguments, and the pairs that they allow, (b, h, q, k), computed independently."""
+    all_pairs = torch.ones(BATCH, HEADS, n, k, dtype=torch.bool)
+    keys = padding_mask(k, 4)
+    yield "key_mask", {"key_mask": keys}, all_pairs & keys[:, None, None, :]
+    pairs = random_pattern(BATCH, 1, n, k)
+    yield "attn_mask (b, q, k)", {"attn_mask": pairs[:, 0]}, all_pairs & pairs
+    yield "attn_mask (q, k)", {"attn_mask": pairs[0, 0]}, all_pairs & pairs[0]
+    per_head = random_pattern(BATCH, HEADS, n, k, seed=6)
+    yield "attn_mask (b, h, q, k)", {"attn_mask": per_head}, per_head
     past = torch.tensor([[j <= i for j in range(k)] for i in range(n)])
-    yield "causal", Mask(causal=True), whole & past
-    yield "all at once", Mask(keys, pairs, True), whole & keys[:, None, None, :] & pairs & past
+    yield "causal", {"causal": True}, all_pairs & past
+    combined = all_pairs & keys[:, None, None, :] & pairs & past
+    yield "all masks", {"key_mask": keys, "attn_mask": pairs, "causal": True}, combined
 
 
 def settings(case: Case) -> Iterator[tuple[str, MultiHeadAttention, Tensor, Tensor | None, int]]:
-    """Regarding itself, and regarding another memory where the mechanism can."""
+    """Self-attention, and cross-attention if the mechanism supports it: name, layer, x, context, number of keys."""
     layer = case.layer()
-    yield "itself", layer, case.x(), None, case.n
-    if case.cls.supports_cross_attention:
-        yield "another memory", layer, case.x(), case.memory(), case.m
+    yield "self-attention", layer, case.x(), None, case.n
+    if case.crosses:
+        yield "cross-attention", layer, case.x(), case.context(), case.m
 
 
-def weigh(layer: MultiHeadAttention, x: Tensor, memory: Tensor | None, mask: Mask | None) -> tuple[Tensor, Tensor]:
-    """The weights and the context of one call."""
-    with watch(layer) as seen, torch.no_grad():
-        layer(x, memory, mask=mask)
-        one = seen[0]
-        return one.scores.weights(one.mask), one.context
+def attention_weights(layer: MultiHeadAttention, x: Tensor, context: Tensor | None, mask: MaskArguments) -> Tensor:
+    """The weights (b, h, q, k) of one call."""
+    with capture_calls(layer) as calls, torch.no_grad():
+        layer(x, context, **mask)
+        return calls[0].scores.weights(calls[0].mask)
 
 
 def assert_rows_sum_to_one(case: Case) -> None:
-    """Each row sums to one over the allowed keys that the mechanism reaches at all, and no weight is negative."""
-    for where, layer, x, memory, k in settings(case):
-        free, _ = weigh(layer, x, memory, None)
-        assert free.shape == (BATCH, HEADS, case.n, k), (
-            f"weights over {where} have shape {tuple(free.shape)}, wanted (b, h, q, k) = {(BATCH, HEADS, case.n, k)}"
+    """Each row sums to one over the allowed keys within the mechanism's window, and no weight is negative."""
+    for setting, layer, x, context, k in settings(case):
+        unmasked = attention_weights(layer, x, context, {})
+        expected_shape = (BATCH, HEADS, case.n, k)
+        assert unmasked.shape == expected_shape, (
+            f"weights of {setting} have shape {tuple(unmasked.shape)}, expected (b, h, q, k) = {expected_shape}"
         )
-        same(free.sum(-1), torch.ones_like(free.sum(-1)), f"rows of weights over {where} do not sum to one, no mask")
+        sums = unmasked.sum(-1)
+        assert_close(sums, torch.ones_like(sums), f"rows of weights do not sum to one in {setting} without a mask")
         for name, mask, allowed in masks(case.n, k):
-            weights, _ = weigh(layer, x, memory, mask)
-            assert bool((weights >= 0).all()), f"negative or NaN weights over {where}, mask {name}"
-            wanted = ((free > 0) & allowed).any(-1).to(weights.dtype)
-            same(weights.sum(-1), wanted, f"rows of weights over {where} do not sum to one, mask {name}")
+            weights = attention_weights(layer, x, context, mask)
+            assert bool((weights >= 0).all()), f"negative or NaN weights in {setting} with {name}"
+            expected = ((unmasked > 0) & allowed).any(-1).to(weights.dtype)
+            assert_close(weights.sum(-1), expected, f"rows of weights do not sum to one in {setting} with {name}")
 
 
-def assert_forbidden_weigh_nothing(case: Case) -> None:
-    """Forbidden keys weigh exactly zero, and the others share what is left as they did before."""
-    for where, layer, x, memory, k in settings(case):
-        free, _ = weigh(layer, x, memory, None)
+def assert_masked_keys_get_zero(case: Case) -> None:
+    """Masked keys get exactly zero. The weights of the others are those without a mask, normalized again."""
+    for setting, layer, x, context, k in settings(case):
+        unmasked = attention_weights(layer, x, context, {})
         for name, mask, allowed in masks(case.n, k):
-            weights, _ = weigh(layer, x, memory, mask)
+            weights = attention_weights(layer, x, context, mask)
             leak = float(weights[~allowed].abs().max())
-            assert leak == 0.0, f"forbidden keys over {where} weigh up to {leak:.2e}, mask {name}"
-            kept = free * allowed
-            total = kept.sum(-1, keepdim=True)
-            wanted = torch.where(total > 0, kept / total, 0.0)
-            if memory is None and mask.key_mask is not None:  # what a padded place asks does not matter
-                real = mask.key_mask[:, None, :, None]
-                weights, wanted = weights * real, wanted * real
-            same(weights, wanted, f"a mask ({name}) over {where} changes the odds among allowed keys")
+            assert leak == 0.0, f"masked keys have weights up to {leak:.2e} in {setting} with {name}"
+            rest = unmasked * allowed
+            total = rest.sum(-1, keepdim=True)
+            expected = torch.where(total > 0, rest / total, 0.0)
+            if context is None and "key_mask" in mask:  # queries that are padding do not matter
+                queries = mask["key_mask"][:, None, :, None]
+                weights, expected = weights * queries, expected * queries
+            assert_close(weights, expected, f"{name} changes the ratio of weights of allowed keys in {setting}")
 
 
-def assert_nowhere_reads_zero(case: Case) -> None:
-    """A query that is allowed nowhere reads exactly zero, and no NaN comes back in the gradients."""
-    for where, _, x, memory, k in settings(case):
+def assert_masked_rows_are_zero(case: Case) -> None:
+    """A query without allowed keys gets an output of exactly zero, and no NaN in the gradients."""
+    for setting, _, x, context, k in settings(case):
         layer = case.layer()
-        pairs = torch.ones(BATCH, 1, case.n, k, dtype=torch.bool)
-        pairs[0, :, 4] = False
-        keys = torch.ones(BATCH, k, dtype=torch.bool)
-        keys[1] = False
+        pairs = torch.ones(BATCH, case.n, k, dtype=torch.bool)
+        pairs[0, 4] = False
         for name, mask, row in (
-            ("pairs", Mask(attn_mask=pairs), (0, 4)),
-            ("keys", Mask(key_mask=keys), (1, slice(None))),
+            ("attn_mask", {"attn_mask": pairs}, (0, 4)),
+            ("key_mask", {"key_mask": padding_mask(k, k)}, (1, slice(None))),
         ):
+            where = f"for a query without allowed keys ({name}) in {setting}"
             layer.zero_grad()
-            given = x.clone().requires_grad_()
-            with watch(layer) as seen:
-                out = layer(given, memory, mask=mask)
-            context = seen[0].context.transpose(1, 2)[row]
-            assert not bool(context.isnan().any()), f"a query allowed nowhere over {where} ({name}) reads NaN"
-            assert bool((context == 0).all()), f"a query allowed nowhere over {where} ({name}) does not read zero"
-            weights = seen[0].scores.weights(seen[0].mask).transpose(1, 2)[row]
-            assert bool((weights == 0).all()), (
-                f"a query allowed nowhere over {where} ({name}) has weights that are not 0"
-            )
-            assert bool(out.isfinite().all()), f"NaN in the output over {where} ({name})"
+            inputs = x.clone().requires_grad_()
+            with capture_calls(layer) as calls:
+                out = layer(inputs, context, **mask)
+            output = calls[0].output.transpose(1, 2)[row]
+            assert not bool(output.isnan().any()), f"the output is NaN {where}"
+            assert bool((output == 0).all()), f"the output is not zero {where}"
+            weights = calls[0].scores.weights(calls[0].mask).transpose(1, 2)[row]
+            assert bool((weights == 0).all()), f"the weights are not zero {where}"
+            assert bool(out.isfinite().all()), f"the layer's output is not finite {where}"
             out.square().sum().backward()
-            for who, p in [("its input", given), *layer.named_parameters()]:
-                fine = p.grad is None or bool(p.grad.isfinite().all())
-                assert fine, f"a query allowed nowhere over {where} ({name}) gives NaN gradients to {who}"
+            for name, p in [("the input", inputs), *layer.named_parameters()]:
+                finite = p.grad is None or bool(p.grad.isfinite().all())
+                assert finite, f"the gradient of {name} is NaN {where}"
 
 
 def assert_formula(case: Case) -> None:
-    """The weights are softmax of the formula, where there is one."""
+    """The weights are the softmax of the reference formula, if there is one."""
     if case.formula is None:
         return
-    for where, layer, x, memory, k in settings(case):
-        position_ids, k_pos = range(case.n), range(k)
-        with torch.no_grad(), watch(layer) as seen:
-            layer(x, memory)
-            query = layer.mechanism.project_query(x, position_ids)
-            keys, _ = layer.mechanism.project_kv(x if memory is None else memory, k_pos)
-            raw = case.formula(layer.mechanism, query, keys, seen[0].scores.qk_positions).exp()
-        same(seen[0].scores.weights(), raw / raw.sum(-1, keepdim=True), f"weights over {where} are not the formula's")
+    for setting, layer, x, context, k in settings(case):
+        with torch.no_grad(), capture_calls(layer) as calls:
+            layer(x, context)
+            query = layer.mechanism.project_query(x, range(case.n))
+            keys, _ = layer.mechanism.project_kv(x if context is None else context, range(k))
+            exp = case.formula(layer.mechanism, query, keys, calls[0].scores.qk_positions).exp()
+        expected = exp / exp.sum(-1, keepdim=True)
+        assert_close(calls[0].scores.weights(), expected, f"weights of {setting} differ from the reference formula")
 
 
 CHECKS = {
     "rows sum to one": assert_rows_sum_to_one,
-    "forbidden weigh nothing": assert_forbidden_weigh_nothing,
-    "nowhere reads zero": assert_nowhere_reads_zero,
+    "masked keys get zero": assert_masked_keys_get_zero,
+    "masked rows are zero": assert_masked_rows_are_zero,
     "formula": assert_formula,
 }

@@ -1,146 +1,148 @@
-"""What must not be seen: padding, other examples of the batch, the future, and the order of a memory that has none."""
+"""Checks of what must have no influence: padding, other rows of the batch, the future, and the order of the keys."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from regard.attention.masks import Mask
-from regard.testing.mechanism_case import BATCH, Case, identical, same
+from regard.layers.multi_head_attention import MultiHeadAttention
+from regard.testing.mechanism_case import BATCH, Case, assert_close, assert_identical, padding_mask
 
 PADDING = 4
-"""How many of the second row's places are padding."""
+"""Padding tokens of the second row."""
 
 
 def assert_padding_is_invisible(case: Case) -> None:
-    """Padding may hold anything, even NaN: the same shapes give the same bits, forward and backward, and leaving the
-    padding out gives the same numbers."""
-    layer = case.layer()
-    mask = _padded(case.n)
-    clean = _filled(case.x(), mask, 0.0)
+    """Padding may hold anything, even NaN.
+
+    With the same shapes every bit is the same, forward and backward. Without the padding the numbers are the same.
+    """
+    layer, mask = case.layer(), padding_mask(case.n, PADDING)
+    clean = _fill_padding(case.x(), mask, 0.0)
     out, grads = _run(layer, clean, None, mask)
     for garbage in (1e9, torch.nan, torch.inf):
-        other, other_grads = _run(layer, _filled(clean, mask, garbage), None, mask)
-        identical(other[mask], out[mask], f"padding of {garbage} in a sequence is seen")
-        for name, grad in grads.items():
-            identical(other_grads[name], grad, f"padding of {garbage} in a sequence changes the gradient of {name}")
+        other, other_grads = _run(layer, _fill_padding(clean, mask, garbage), None, mask)
+        assert_identical(other[mask], out[mask], f"padding of {garbage} changes self-attention")
+        _assert_same_grads(other_grads, grads, f"padding of {garbage} changes self-attention")
     with torch.no_grad():
-        short = layer(clean[1:, :-PADDING])[0]
-        same(out[1, :-PADDING], short, "a padded sequence differs from the same without padding")
-        causal = layer(clean, mask=mask, causal=True)
-        same(causal[1, :-PADDING], layer(clean[1:, :-PADDING], causal=True)[0], "padding is seen under a causal mask")
-    if case.cls.supports_cross_attention:
-        _assert_memory_padding(case)
+        unpadded = layer(clean[1:, :-PADDING])[0]
+        assert_close(out[1, :-PADDING], unpadded, "a padded sequence differs from the same without padding")
+        causal = layer(clean, key_mask=mask, causal=True)[1, :-PADDING]
+        unpadded = layer(clean[1:, :-PADDING], causal=True)[0]
+        assert_close(causal, unpadded, "padding changes causal self-attention")
+    if case.crosses:
+        _assert_context_padding_is_invisible(case)
 
 
-def _assert_memory_padding(case: Case) -> None:
-    layer, x, mask = case.layer(), case.x(), _padded(case.m)
-    clean = _filled(case.memory(), mask, 0.0)
+def _assert_context_padding_is_invisible(case: Case) -> None:
+    layer, x, mask = case.layer(), case.x(), padding_mask(case.m, PADDING)
+    clean = _fill_padding(case.context(), mask, 0.0)
     out, grads = _run(layer, x, clean, mask)
     for garbage in (1e9, torch.nan, torch.inf):
-        dirty = _filled(clean, mask, garbage)
+        dirty = _fill_padding(clean, mask, garbage)
         other, other_grads = _run(layer, x, dirty, mask)
-        identical(other, out, f"padding of {garbage} in a memory is seen")
-        for name, grad in grads.items():
-            identical(other_grads[name], grad, f"padding of {garbage} in a memory changes the gradient of {name}")
+        assert_identical(other, out, f"padding of {garbage} in the context changes the output")
+        _assert_same_grads(other_grads, grads, f"padding of {garbage} in the context changes the output")
         with torch.no_grad():
-            read = layer(x, layer.project_kv(dirty, mask=mask))
-            identical(read, layer(x, clean, mask=mask), f"padding of {garbage} is seen in a memory that was read once")
+            cache = layer.project_kv(dirty, key_mask=mask)
+            message = f"padding of {garbage} in a cached context changes the output"
+            assert_identical(layer(x, cache), layer(x, clean, key_mask=mask), message)
             pairs = torch.ones(BATCH, case.n, case.m, dtype=torch.bool)
-            both = layer(x, layer.project_kv(dirty, mask=mask), mask=pairs)
-            same(both, out, "a mask of pairs makes a memory's padding seen")
+            assert_close(layer(x, cache, attn_mask=pairs), out, "an attn_mask makes the context's padding visible")
     with torch.no_grad():
-        short = layer(x[1:], clean[1:, :-PADDING])[0]
-    same(out[1], short, "a padded memory differs from the same without padding")
+        unpadded = layer(x[1:], clean[1:, :-PADDING])[0]
+    assert_close(out[1], unpadded, "a padded context differs from the same without padding")
 
 
-def assert_batch_mates_are_invisible(case: Case) -> None:
-    """What else is in the batch changes nothing, not a bit at the same shapes, and gets no gradient."""
+def assert_batch_rows_are_independent(case: Case) -> None:
+    """Other rows of the batch change no bit at the same shapes, and get no gradient."""
     layer, x = case.layer(), case.x()
     other = torch.stack((x[0], 3 * x[1].flip(0)))
-    memory = case.memory() if case.cls.supports_cross_attention else None
+    context = case.context() if case.crosses else None
     with torch.no_grad():
-        out = layer(x, memory)
-        mates = None if memory is None else torch.stack((memory[0], memory[1].flip(0)))
-        identical(layer(other, mates)[0], out[0], "another example of the batch is seen")
-        same(layer(x[:1], None if memory is None else memory[:1])[0], out[0], "an example alone differs from a batch")
-    given = x.clone().requires_grad_()
-    (grad,) = torch.autograd.grad(layer(given, causal=True)[0].square().sum(), given)
-    assert bool((grad[1] == 0).all()), "a loss on one example gives gradients to another"
-    assert bool((grad[0] != 0).any()), "a loss on an example gives it no gradient"
+        out = layer(x, context)
+        other_context = None if context is None else torch.stack((context[0], context[1].flip(0)))
+        assert_identical(layer(other, other_context)[0], out[0], "another row of the batch changes the output")
+        alone = layer(x[:1], None if context is None else context[:1])[0]
+        assert_close(alone, out[0], "a batch of one row differs from a larger batch")
+    inputs = x.clone().requires_grad_()
+    (grad,) = torch.autograd.grad(layer(inputs, causal=True)[0].square().sum(), inputs)
+    assert bool((grad[1] == 0).all()), "a loss on one row has a gradient in another row"
+    assert bool((grad[0] != 0).any()), "a loss on a row has no gradient in it"
 
 
 def assert_future_is_invisible(case: Case) -> None:
-    """Under a causal mask what comes later changes nothing and gets a gradient of exactly zero; what comes up to now
-    is seen; and causal=True is the triangle of pairs."""
+    """Under a causal mask later tokens change nothing and get a gradient of exactly zero.
+
+    A token attends to itself, and causal=True equals a triangular attn_mask.
+    """
     layer, x = case.layer(), case.x()
     with torch.no_grad():
         out = layer(x, causal=True)
-        triangle = torch.ones(1, 1, case.n, case.n, dtype=torch.bool).tril()
-        same(layer(x, mask=Mask(attn_mask=triangle)), out, "causal=True differs from a triangle of pairs")
+        triangle = torch.ones(case.n, case.n, dtype=torch.bool).tril()
+        assert_close(layer(x, attn_mask=triangle), out, "causal=True differs from a triangular attn_mask")
     for now in (0, case.n // 2, case.n - 2):
         with torch.no_grad():
             changed = x.clone()
             changed[:, now + 1 :] = 100 * changed[:, now + 1 :].flip(1) + 7
             later = layer(changed, causal=True)
-            identical(later[:, : now + 1], out[:, : now + 1], f"the future after place {now} is seen")
-        given = x.clone().requires_grad_()
-        (grad,) = torch.autograd.grad(layer(given, causal=True)[:, now].square().sum(), given)
+            message = f"tokens after position {now} change earlier outputs"
+            assert_identical(later[:, : now + 1], out[:, : now + 1], message)
+        inputs = x.clone().requires_grad_()
+        (grad,) = torch.autograd.grad(layer(inputs, causal=True)[:, now].square().sum(), inputs)
         leak = float(grad[:, now + 1 :].abs().max())
-        assert leak == 0.0, f"place {now} gives gradients up to {leak:.2e} to the future"
-        assert bool((grad[:, now] != 0).any()), f"place {now} cannot see itself under a causal mask"
+        assert leak == 0.0, f"position {now} has gradients up to {leak:.2e} in later positions"
+        assert bool((grad[:, now] != 0).any()), f"position {now} does not attend to itself under a causal mask"
 
 
-def assert_order(case: Case) -> None:
-    """The order of memory does not matter, unless the mechanism says so; with positions it does matter."""
+def assert_key_order(case: Case) -> None:
+    """The order of the keys does not matter unless the mechanism declares it. With positions it matters."""
     layer, x = case.layer(), case.x()
-    if case.kind == "embed":  # order is then in the inputs themselves
+    if case.kind == "embed":  # the order is in the inputs
         return
-    order = torch.randperm(
-        case.m if case.cls.supports_cross_attention else case.n, generator=torch.Generator().manual_seed(3)
-    )
+    order = torch.randperm(case.m if case.crosses else case.n, generator=torch.Generator().manual_seed(3))
     with torch.no_grad():
-        if case.cls.supports_cross_attention:
-            memory = case.memory()
-            out, turned = layer(x, memory), layer(x, memory[:, order])
+        if case.crosses:
+            context = case.context()
+            out, permuted = layer(x, context), layer(x, context[:, order])
         else:
-            out, turned = layer(x)[:, order], layer(x[:, order])
+            out, permuted = layer(x)[:, order], layer(x[:, order])
     if not case.cls.order_sensitive and case.kind == "none":
-        same(turned, out, "the order of the memory matters, though the mechanism does not say that it is `ordered`")
-        return
-    if case.kind != "none":
-        far = float((turned - out).abs().max())
-        assert far > 1e-6, f"the order of the memory does not matter: are {case.positions!r} positions ignored?"
+        assert_close(permuted, out, "the order of the keys matters, but the mechanism does not set order_sensitive")
+    elif case.kind != "none":
+        difference = float((permuted - out).abs().max())
+        assert difference > 1e-6, f"the order of the keys does not matter: are {case.positions!r} positions ignored?"
 
 
-def _padded(n: int) -> Tensor:
-    mask = torch.ones(BATCH, n, dtype=torch.bool)
-    mask[1, n - PADDING :] = False
-    return mask
-
-
-def _filled(x: Tensor, mask: Tensor, value: float) -> Tensor:
+def _fill_padding(x: Tensor, mask: Tensor, value: float) -> Tensor:
     return x.masked_fill(~mask[..., None], value)
 
 
-def _run(layer, x: Tensor, memory: Tensor | None, mask: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-    """The output, and the gradients of parameters and inputs for a loss on the real places."""
+def _run(
+    layer: MultiHeadAttention, x: Tensor, context: Tensor | None, mask: Tensor
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The output, and the gradients of parameters and inputs for a loss on the positions that are not padding."""
     layer.zero_grad()
     x = x.clone().requires_grad_()
-    memory = None if memory is None else memory.clone().requires_grad_()
-    out = layer(x, memory, mask=mask)
-    real = mask if memory is None else torch.ones(out.shape[:2], dtype=torch.bool)
-    out[real].square().sum().backward()
+    context = None if context is None else context.clone().requires_grad_()
+    out = layer(x, context, key_mask=mask)
+    queries = mask if context is None else torch.ones(out.shape[:2], dtype=torch.bool)
+    out[queries].square().sum().backward()
     grads = {name: p.grad for name, p in layer.named_parameters() if p.grad is not None}
-    for name, given in (("x", x), ("memory", memory)):
-        if given is not None and given.grad is not None:
-            grads[name] = given.grad
+    for name, inputs in (("x", x), ("context", context)):
+        if inputs is not None and inputs.grad is not None:
+            grads[name] = inputs.grad
     return out.detach(), grads
+
+
+def _assert_same_grads(actual: dict[str, Tensor], expected: dict[str, Tensor], message: str) -> None:
+    for name, grad in expected.items():
+        assert_identical(actual[name], grad, f"{message}: gradient of {name}")
 
 
 CHECKS = {
     "padding is invisible": assert_padding_is_invisible,
-    "batch mates are invisible": assert_batch_mates_are_invisible,
+    "batch rows are independent": assert_batch_rows_are_independent,
     "future is invisible": assert_future_is_invisible,
-    "order": assert_order,
+    "key order": assert_key_order,
 }

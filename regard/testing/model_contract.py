@@ -1,8 +1,8 @@
-"""The contract of a whole model: padding and batch-mates are invisible, every parameter learns, weights go through a
-file, and looking changes nothing.
+"""The contract of a whole model: padding and other rows have no influence, every parameter gets a gradient, weights can
+be saved and loaded, and recorded attention gives the output.
 
-    check_model(model, ids, mask)                      # model(ids, mask) gives a tensor or something with .logits
-    check_model(model, ids, mask, sentences)           # further tensors (b, ...) go along
+    check_model(model, ids, mask)                      # model(ids, mask) returns a tensor, or an object with .logits
+    check_model(model, ids, mask, sentences)           # further tensors (b, ...) are passed on
     check_model(model, ids, mask, call=lambda model, ids, mask: model(ids, mask=mask).states)
 """
 
@@ -16,17 +16,27 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.attention.scores import Attend
 from regard.inspect.record import find_attention_layers, record
-from regard.testing.hooks import _state
-from regard.testing.mechanism_case import identical, same, watch
-from regard.testing.save_load import through_a_file
+from regard.testing.hooks import module_state
+from regard.testing.mechanism_case import assert_close, assert_identical, assert_useful_gradient, capture_calls
+from regard.testing.save_load import copy_through_file
 
 Call = Callable[..., Tensor]
 
 
 @dataclass
 class ModelCase:
-    """A model in evaluation mode, and a batch whose shorter rows end in padding. mask (b, n): True for what is real."""
+    """A model in evaluation mode, and a batch with padding at the end of shorter rows.
+
+    Args:
+        model: The model.
+        ids: Token ids (b, n), or vectors (b, n, d).
+        mask: False for padding, (b, n) bool.
+        others: Further inputs, (b, ...).
+        call: Runs the model on the inputs.
+        atol: Tolerance for outputs at different shapes.
+    """
 
     model: nn.Module
     ids: Tensor
@@ -35,15 +45,22 @@ class ModelCase:
     call: Call
     atol: float
 
-    def run(self, model: nn.Module | None = None, *, rows: slice = slice(None), n: int | None = None, **given: Tensor):
-        """The output for these rows, cut after n places."""
-        inputs = (given.get("ids", self.ids), given.get("mask", self.mask), *self.others)
+    def run(
+        self,
+        model: nn.Module | None = None,
+        *,
+        ids: Tensor | None = None,
+        rows: slice = slice(None),
+        n: int | None = None,
+    ) -> Tensor:
+        """The output for these rows, truncated to n tokens."""
+        inputs = (self.ids if ids is None else ids, self.mask, *self.others)
         width = self.mask.shape[1]
-        cut = [t[rows][:, :n] if t.dim() > 1 and t.shape[1] == width else t[rows] for t in inputs]
-        return self.call(model or self.model, *cut)
+        truncated = [t[rows][:, :n] if t.dim() > 1 and t.shape[1] == width else t[rows] for t in inputs]
+        return self.call(model or self.model, *truncated)
 
-    def real(self, out: Tensor, mask: Tensor) -> Tensor:
-        """What counts of an output: only real places, where it speaks of places."""
+    def drop_padding(self, out: Tensor, mask: Tensor) -> Tensor:
+        """The part of an output that is not about padding tokens."""
         return out[mask] if out.dim() > 2 and out.shape[:2] == mask.shape else out
 
 
@@ -53,100 +70,110 @@ def default_call(model: nn.Module, *inputs: Tensor) -> Tensor:
 
 
 def assert_padding_is_invisible(case: ModelCase) -> None:
-    """What stands in the padding changes no bit; leaving the padding out, or adding more, changes nothing."""
+    """Token ids in the padding change no bit. Without padding the output is the same."""
     with torch.no_grad():
-        out = case.real(case.run(), case.mask)
+        out = case.drop_padding(case.run(), case.mask)
         assert bool(out.isfinite().all()), "the output is not finite"
-        for turn in (1, 2):
-            dirty = torch.where(case.mask, case.ids, case.ids.flatten().roll(turn * 7).view_as(case.ids))
-            other = case.real(case.run(ids=dirty), case.mask)
-            identical(other, out, "what stands in the padding is seen")
-        for row, length in enumerate(case.mask.sum(1).tolist()):
-            one = slice(row, row + 1)
-            alone = case.real(case.run(rows=one, n=length), case.mask[one, :length])
-            among = case.real(case.run()[one], case.mask[one])
-            same(among, alone, f"row {row} with padding differs from the same without", atol=case.atol)
+        for shift in (7, 14):
+            other_ids = torch.where(case.mask, case.ids, case.ids.flatten().roll(shift).view_as(case.ids))
+            other = case.drop_padding(case.run(ids=other_ids), case.mask)
+            assert_identical(other, out, "token ids in the padding change the output")
+        for i, length in enumerate(case.mask.sum(1).tolist()):
+            row = slice(i, i + 1)
+            unpadded = case.drop_padding(case.run(rows=row, n=length), case.mask[row, :length])
+            padded = case.drop_padding(case.run()[row], case.mask[row])
+            assert_close(padded, unpadded, f"row {i} with padding differs from the same without", atol=case.atol)
 
 
-def assert_batch_mates_are_invisible(case: ModelCase) -> None:
-    """An example gives the same in another batch."""
+def assert_batch_rows_are_independent(case: ModelCase) -> None:
+    """The output of a row does not depend on other rows of the batch."""
     with torch.no_grad():
         out = case.run()
-        for row in range(len(case.ids)):
-            one = slice(row, row + 1)
-            alone = case.real(case.run(rows=one), case.mask[one])
-            same(case.real(out[one], case.mask[one]), alone, f"row {row} sees its batch-mates", atol=case.atol)
+        for i in range(len(case.ids)):
+            row = slice(i, i + 1)
+            alone = case.drop_padding(case.run(rows=row), case.mask[row])
+            message = f"other rows of the batch change row {i}"
+            assert_close(case.drop_padding(out[row], case.mask[row]), alone, message, atol=case.atol)
 
 
 def assert_gradients(case: ModelCase) -> None:
-    """Every parameter gets a gradient, finite and not zero."""
+    """Every parameter gets a gradient that is finite and not zero."""
     model = copy.deepcopy(case.model)
-    out = case.real(case.run(model), case.mask)
+    out = case.drop_padding(case.run(model), case.mask)
     weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(0)).to(out)
     (out * weights).sum().backward()
     for name, p in model.named_parameters():
         if p.requires_grad:
-            assert p.grad is not None, f"{name} gets no gradient: it is never used"
-            assert bool(p.grad.isfinite().all()), f"{name} gets a gradient that is not finite"
-            assert bool((p.grad != 0).any()), f"{name} gets a gradient of zero: it is dead"
+            assert_useful_gradient(name, p.grad)
 
 
-def assert_saved_and_loaded(case: ModelCase) -> None:
-    """Weights written as safetensors and read into a model with other weights give the same bits."""
+def assert_save_and_load(case: ModelCase) -> None:
+    """Saved weights, loaded into a model with other weights, give the same bits."""
     other = copy.deepcopy(case.model)
     with torch.no_grad():
         for p in other.parameters():
             p.zero_()
-        through_a_file(case.model, other)
-        identical(case.run(other), case.run(), "a saved and loaded model differs")
+        copy_through_file(case.model, other)
+        assert_identical(case.run(other), case.run(), "a saved and loaded model differs")
 
 
-def assert_recorded_is_read(case: ModelCase) -> None:
-    """At every place where attention happens recorded weights read what was read; recording changes no bit and leaves
-    nothing behind."""
-    if not find_attention_layers(case.model):
+def assert_recorded_weights_give_output(case: ModelCase) -> None:
+    """In every attention layer the recorded weights applied to the values give the output of attention.
+
+    Recording changes no bit of the model's output and leaves no hook.
+    """
+    layers = find_attention_layers(case.model)
+    if not layers:
         return
-    before = _state(case.model)
+    state = module_state(case.model)
     with torch.no_grad():
         out = case.run()
-        with watch(case.model) as seen, record(case.model) as recording:
-            identical(case.run(), out, "recording changes the output")
-        assert len(seen) == len(recording.calls), f"{len(seen)} attention calls, {len(recording.calls)} recorded"
-        for act, call in zip(seen, recording.calls, strict=True):
-            read = act.scores.apply(call.weights, act.value)
-            same(read, act.context, f"recorded weights at {call.layer} do not read what was read", atol=case.atol)
-    missed = sorted(set(find_attention_layers(case.model)) - set(recording.layers))
-    assert not missed, f"no attention happens at {', '.join(missed)}"
-    assert _state(case.model) == before, "recording leaves hooks or another mode on the model"
+        with capture_calls(case.model) as calls, record(case.model) as recording:
+            assert_identical(case.run(), out, "recording changes the output")
+        records = [call for call in recording.calls if isinstance(layers[call.layer], Attend)]
+        assert len(calls) == len(records), f"{len(calls)} attention calls, {len(records)} recorded"
+        for call, recorded in zip(calls, records, strict=True):
+            applied = call.scores.apply(recorded.weights, call.value)
+            message = f"weights recorded at {recorded.layer} do not give the output"
+            assert_close(applied, call.output, message, atol=case.atol)
+    missing = sorted(set(layers) - set(recording.layers))
+    assert not missing, f"no attention was recorded at {', '.join(missing)}"
+    assert module_state(case.model) == state, "recording leaves hooks or another mode on the model"
 
 
 MODEL_CHECKS: dict[str, Callable[[ModelCase], None]] = {
     "padding is invisible": assert_padding_is_invisible,
-    "batch mates are invisible": assert_batch_mates_are_invisible,
+    "batch rows are independent": assert_batch_rows_are_independent,
     "gradients": assert_gradients,
-    "saved and loaded": assert_saved_and_loaded,
-    "recorded is read": assert_recorded_is_read,
+    "save and load": assert_save_and_load,
+    "recorded weights give the output": assert_recorded_weights_give_output,
 }
 
 
 def check_model(
     model: nn.Module, ids: Tensor, mask: Tensor, *others: Tensor, call: Call = default_call, atol: float = 1e-5
 ) -> None:
-    """Hold a whole model to the contract, in evaluation mode; AssertionError says what broke.
+    """Check that a model fulfills the contract, in evaluation mode. AssertionError says what failed.
 
-    ids (b, n) or (b, n, d); mask (b, n), at least one row with padding; others (b, ...) go along with them.
+    Args:
+        model: The model.
+        ids: Token ids (b, n), or vectors (b, n, d).
+        mask: False for padding, (b, n) bool. At least one row must have padding.
+        *others: Further inputs, (b, ...).
+        call: Maps model and inputs to a tensor. Default: the output, or its attribute `logits`.
+        atol: Tolerance where shapes differ.
     """
-    assert mask.dtype == torch.bool, f"mask is bool, True for what is real; given {mask.dtype}"
-    assert mask.shape == ids.shape[:2], f"mask is (b, n) like ids; given {tuple(mask.shape)}"
-    assert not bool(mask.all()), "give a batch with padding in it, or padding is not tested"
-    was = {module: module.training for module in model.modules()}
+    assert mask.dtype == torch.bool, f"mask must be a bool tensor with False for padding; given {mask.dtype}"
+    assert mask.shape == ids.shape[:2], f"mask must be (b, n) like ids; given {tuple(mask.shape)}"
+    assert not bool(mask.all()), "the batch has no padding; give at least one row with padding"
+    modes = {module: module.training for module in model.modules()}
     case = ModelCase(model.eval(), ids, mask, others, call, atol)
     try:
         for name, check in MODEL_CHECKS.items():
             try:
                 check(case)
-            except AssertionError as problem:
-                raise AssertionError(f"{type(model).__name__} breaks the contract ({name}): {problem}") from None
+            except AssertionError as error:
+                raise AssertionError(f"{type(model).__name__} breaks the contract ({name}): {error}") from None
     finally:
-        for module, training in was.items():
+        for module, training in modes.items():
             module.training = training

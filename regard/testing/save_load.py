@@ -1,4 +1,4 @@
-"""Weights through a file and back."""
+"""Save and load the weights of a module, for checks."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from safetensors.torch import load_model, save_model
 from torch import nn
 
 
-def through_a_file(source: nn.Module, target: nn.Module) -> None:
-    """Write the weights of one module as safetensors and read them into another; every name must be met."""
+def copy_through_file(source: nn.Module, target: nn.Module) -> None:
+    """Write the weights of one module as safetensors and load them into another. All names must match."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "model.safetensors"
         save_model(source, str(file))

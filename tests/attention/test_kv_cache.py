@@ -109,8 +109,8 @@ def test_a_mask_for_one_call_hides_more_of_a_memory_and_shows_no_padding_again()
     x, memory = torch.randn(2, 3, 12, dtype=torch.float64), torch.randn(2, 5, 12, dtype=torch.float64)
     real = torch.arange(5) < torch.tensor([[5], [3]])
     first_hidden = (torch.arange(5) > 0).expand(2, 5)
-    out = layer(x, layer.project_kv(memory, mask=real), mask=first_hidden)
-    assert torch.equal(out, layer(x, memory, mask=real & first_hidden))
+    out = layer(x, layer.project_kv(memory, key_mask=real), mask=first_hidden)
+    assert torch.equal(out, layer(x, memory, key_mask=real & first_hidden))
     assert torch.allclose(out[1], layer(x[1:], memory[1:, 1:3])[0])
 
 

@@ -233,7 +233,7 @@ def test_cross_attention_equals_torch_at_any_width(width: int):
     wanted = theirs(x, memory, memory, key_padding_mask=~real, need_weights=False)[0]
     agree(wanted, ours(x, memory, mask=real), [x, memory])
     agree(
-        theirs(x, memory, memory, key_padding_mask=~real)[0], ours(x, ours.project_kv(memory, mask=real)), [x, memory]
+        theirs(x, memory, memory, key_padding_mask=~real)[0], ours(x, ours.project_kv(memory, key_mask=real)), [x, memory]
     )
 
 
@@ -301,7 +301,7 @@ def test_the_decoder_block_equals_torch(first: bool, residual: type, train: bool
     real = torch.arange(M) < torch.tensor([[9], [M]])
     hidden = ~torch.ones(N, N, dtype=torch.bool).tril()
     wanted = theirs(x, memory, tgt_mask=hidden, memory_key_padding_mask=~real)
-    source = ours.cross_attention.project_kv(memory, mask=real)
+    source = ours.cross_attention.project_kv(memory, key_mask=real)
     agree(wanted, ours(x, source), [x, memory])
     past, steps = None, []
     for part in ours_chunks(x):
@@ -383,7 +383,7 @@ def test_options_are_read_from_the_name():
     assert MultiHeadAttention(12, 3, "dot:key_width=5").mechanism.key_width == 5
     assert MultiHeadAttention(12, 3, "dot", key_width=5).mechanism.key_width == 5
     assert MultiHeadAttention(12, 3, value_width=5)(torch.randn(1, 2, 12)).shape == (1, 2, 12)
-    assert MultiHeadAttention(12, 3, value_width=5, output=False)(torch.randn(1, 2, 12)).shape == (1, 2, 15)
+    assert MultiHeadAttention(12, 3, value_width=5, output_proj=False)(torch.randn(1, 2, 12)).shape == (1, 2, 15)
 
 
 # --- pooling, recurrent nets, cost ---

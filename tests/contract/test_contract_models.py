@@ -61,26 +61,28 @@ def both_heads(model: nn.Module, ids: Tensor, mask: Tensor, segments: Tensor) ->
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_bert_keeps_the_contract(mechanism: str):
     ids, mask, sentences = batch()
-    config = bert.BERTConfig(VOCAB, 42, 29, 2, 3, mechanism=mechanism, positions="learned:length=23")
-    check_model(shaken(bert.BERT(config)), ids, mask, (sentences > 1).long(), call=both_heads)
+    config = bert.BERTConfig(42, 29, 2, 3, mechanism=mechanism, positions="learned:length=23")
+    check_model(shaken(bert.BERT(VOCAB, config)), ids, mask, (sentences > 1).long(), call=both_heads)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_gpt_keeps_the_contract(mechanism: str):
-    config = gpt.GPTConfig(VOCAB, 42, 2, 3, 29, mechanism=mechanism, positions="learned:length=23")
-    check_model(shaken(gpt.GPT(config)), *batch()[:2], call=lambda model, ids, mask: model(ids, mask=mask))
+    config = gpt.GPTConfig(42, 2, 3, 29, mechanism=mechanism, positions="learned:length=23")
+    check_model(shaken(gpt.GPT(VOCAB, config)), *batch()[:2], call=lambda model, ids, mask: model(ids, mask=mask))
 
 
 SIDES = {
-    "marian": lambda: marian.Marian(marian.MarianConfig(VOCAB, 42, 29, 2, 1, 3)),
-    "t5": lambda: t5.T5(t5.T5Config(VOCAB, 42, 29, 2, 1, 3, 5)),
-    "t5 1.1": lambda: t5.T5(t5.T5Config(VOCAB, 42, 29, 2, 1, 3, 5, gated=True, tied=False)),
+    "marian": lambda: marian.Marian(VOCAB, dim=42, hidden=29, layers=2, decoder_layers=1, heads=3),
+    "t5": lambda: t5.T5(VOCAB, dim=42, hidden=29, layers=2, decoder_layers=1, heads=3, key_width=5),
+    "t5 1.1": lambda: t5.T5(
+        VOCAB, dim=42, hidden=29, layers=2, decoder_layers=1, heads=3, key_width=5, gated_ffn=True, tied_head=False
+    ),
     "transformer, pre-norm": lambda: transformer.Transformer(
-        transformer.TransformerConfig(VOCAB, 42, 29, 2, 1, 3, norm="pre")
+        VOCAB, dim=42, hidden=29, layers=2, decoder_layers=1, heads=3, norm="pre"
     ),
     **{
         f"transformer, {name}": lambda name=name: transformer.Transformer(
-            transformer.TransformerConfig(VOCAB, 42, 29, 2, 1, 3, mechanism=name)
+            VOCAB, dim=42, hidden=29, layers=2, decoder_layers=1, heads=3, mechanism=name
         )
         for name in MECHANISMS
     },

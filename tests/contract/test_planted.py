@@ -1,4 +1,4 @@
-"""Bugs planted one by one, each of which the contract must find; a suite that finds nothing proves nothing."""
+"""The contract finds planted bugs, each by the check that is made for it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from regard.testing.reference_formulas import dot
 
 
 @dataclass(frozen=True)
-class Wrapped:
-    """Scores that pass everything on; a planted one changes one word."""
+class WrappedScores:
+    """Scores that delegate to DotScores. A planted bug overrides one method."""
 
     inner: DotScores
 
@@ -38,63 +38,63 @@ class Wrapped:
     def weights(self, mask: Mask | None = None) -> Tensor:
         return self.inner.weights(mask)
 
-    def read(self, weights: Tensor, value: Tensor) -> Tensor:
+    def apply(self, weights: Tensor, value: Tensor) -> Tensor:
         return weights @ value
 
     def attend(self, value: Tensor, mask: Mask | None = None) -> Tensor:
-        return self.read(self.weights(mask), value)
+        return self.apply(self.weights(mask), value)
 
 
-class Sound(DotMechanism):
-    """Not a bug: the same mechanism by another way, which must pass."""
+class WrappedDot(DotMechanism):
+    """Not a bug: the same mechanism through WrappedScores. It must pass."""
 
-    wrapper: type[Wrapped] = Wrapped
+    wrapper: type[WrappedScores] = WrappedScores
 
     def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
         return self.wrapper(super().score(query, keys, qk_positions))  # type: ignore[arg-type]
 
 
-def scores(wrapper: type[Wrapped]) -> type[Sound]:
-    return type(wrapper.__name__, (Sound,), {"wrapper": wrapper, "name": wrapper.__name__})
+def mechanism_with(wrapper: type[WrappedScores]) -> type[WrappedDot]:
+    return type(wrapper.__name__, (WrappedDot,), {"wrapper": wrapper, "name": wrapper.__name__})
 
 
-class MaskIgnored(Wrapped):
+class MaskIgnored(WrappedScores):
     def weights(self, mask: Mask | None = None) -> Tensor:
         return self.inner.weights(None)
 
 
-class KeysIgnored(Wrapped):
-    """Padding keeps its share of the softmax."""
+class KeyMaskIgnored(WrappedScores):
+    """Padding is part of the softmax."""
 
     def weights(self, mask: Mask | None = None) -> Tensor:
         return self.inner.weights(None if mask is None else replace(mask, key_mask=None))
 
 
-class OneAhead(Wrapped):
-    """The causal triangle, one place too wide."""
+class OneTokenAhead(WrappedScores):
+    """The causal triangle is one position too wide."""
 
     def weights(self, mask: Mask | None = None) -> Tensor:
         if mask is None or not mask.causal:
             return self.inner.weights(mask)
-        position_ids = self.qk_positions
-        seen = (
-            position_tensor(position_ids.q_pos)[..., :, None] + 1 >= position_tensor(position_ids.k_pos)[..., None, :]
-        )
-        pairs = seen[None, None] if mask.attn_mask is None else seen & mask.attn_mask
+        q_pos, k_pos = position_tensor(self.qk_positions.q_pos), position_tensor(self.qk_positions.k_pos)
+        allowed = q_pos[..., :, None] + 1 >= k_pos[..., None, :]
+        pairs = allowed[None, None] if mask.attn_mask is None else allowed & mask.attn_mask
         return self.inner.weights(Mask(mask.key_mask, pairs))
 
 
-class NotQuiteForbidden(Wrapped):
-    """A large negative number in place of -inf, and no exact zero after."""
+class FiniteMask(WrappedScores):
+    """A large negative number instead of -inf, so that weights are not exactly zero."""
 
     def weights(self, mask: Mask | None = None) -> Tensor:
-        free = self.inner.weights(None).log()
-        allowed = None if mask is None else mask.allowed(self.qk_positions.q_pos, self.qk_positions.k_pos, free.device)
-        return free.softmax(-1) if allowed is None else torch.where(allowed, free, free - 20).softmax(-1)
+        logits = self.inner.weights(None).log()
+        allowed = (
+            None if mask is None else mask.allowed(self.qk_positions.q_pos, self.qk_positions.k_pos, logits.device)
+        )
+        return logits.softmax(-1) if allowed is None else torch.where(allowed, logits, logits - 20).softmax(-1)
 
 
-class NaNRow(Wrapped):
-    """softmax of nothing but -inf."""
+class NaNRow(WrappedScores):
+    """Softmax of a row of -inf."""
 
     def weights(self, mask: Mask | None = None) -> Tensor:
         logits = (self.inner.query * self.inner.scale) @ self.inner.key.transpose(-2, -1)
@@ -104,36 +104,36 @@ class NaNRow(Wrapped):
         return (logits if allowed is None else logits.masked_fill(~allowed, -math.inf)).softmax(-1)
 
 
-class OtherWeights(Wrapped):
-    """What is shown is sharper than what is read."""
+class OtherWeights(WrappedScores):
+    """The weights are sharper than those that attend uses."""
 
     def attend(self, value: Tensor, mask: Mask | None = None) -> Tensor:
         return replace(self.inner, scale=self.inner.scale / 2).attend(value, mask)
 
 
-class ReadsTooMuch(Wrapped):
-    """Something is read besides the weighted values."""
+class ExtraOutput(WrappedScores):
+    """The output is more than the weighted values."""
 
     def attend(self, value: Tensor, mask: Mask | None = None) -> Tensor:
         return self.inner.attend(value, mask) + 0.1 * value.mean(-2, keepdim=True)
 
 
-class NotNormalised(Wrapped):
+class NotNormalized(WrappedScores):
     def weights(self, mask: Mask | None = None) -> Tensor:
         return 2 * self.inner.weights(mask)
 
 
-class DropoutLeftOn(Wrapped):
-    """A dropout of its own that knows no evaluation mode."""
+class DropoutAlwaysOn(WrappedScores):
+    """Dropout that ignores the evaluation mode."""
 
     def attend(self, value: Tensor, mask: Mask | None = None) -> Tensor:
         return F.dropout(self.inner.weights(mask), 0.3) @ value
 
 
-class EditsIgnored(Wrapped):
-    """Ablated heads are read all the same."""
+class EditsIgnored(WrappedScores):
+    """Ablated heads have an effect."""
 
-    def read(self, weights: Tensor, value: Tensor) -> Tensor:
+    def apply(self, weights: Tensor, value: Tensor) -> Tensor:
         return self.inner.weights(None) @ value
 
 
@@ -147,8 +147,8 @@ class PositionBiasDropped(DotMechanism):
         return DotScores(query, keys, qk_positions, scale=self.key_width**-0.5)
 
 
-class ProjectionBiasDropped(DotMechanism):
-    """A bias is there, and trained by nobody."""
+class UnusedParameter(DotMechanism):
+    """A parameter that is never used."""
 
     def __init__(self, dim: int, heads: int, **options: Any):
         super().__init__(dim, heads, **{**options, "bias": False})
@@ -156,34 +156,34 @@ class ProjectionBiasDropped(DotMechanism):
 
 
 class DeadParameter(DotMechanism):
-    """A parameter that is used, but cannot change anything: the same for every key falls out of the softmax."""
+    """A parameter that is used without effect: a term that is the same for every key cancels in the softmax."""
 
     def __init__(self, dim: int, heads: int, **options: Any):
         super().__init__(dim, heads, **options)
         self.level = nn.Parameter(torch.ones(heads, 1, 1))
 
     def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
-        plain = super().score(query, keys, qk_positions)
-        return replace(plain, bias=self.level.expand(-1, query.shape[2], keys.shape[2])[None])  # type: ignore[type-var]
+        scores = super().score(query, keys, qk_positions)
+        return replace(scores, bias=self.level.expand(-1, query.shape[2], keys.shape[2])[None])  # type: ignore[type-var]
 
 
-class RotationForgotten(DotMechanism):
-    """Keys are turned, queries are not."""
+class QueryNotRotated(DotMechanism):
+    """Keys are rotated, queries are not."""
 
     def project_qkv(self, x: Tensor, position_ids: PositionIds) -> tuple[Tensor, Tensor, Tensor]:
         _, k, v = super().project_qkv(x, position_ids)
-        return self.query(x, range(1)), k, v
+        return self.project_query(x, range(1)), k, v
 
 
-class OffsetIgnored(DotMechanism):
-    """Every stretch is taken to start at nought."""
+class StartIgnored(DotMechanism):
+    """All positions start at 0."""
 
     def project_qkv(self, x: Tensor, position_ids: PositionIds) -> tuple[Tensor, Tensor, Tensor]:
         return super().project_qkv(x, range(x.shape[1]))
 
 
-class PlacesIgnored(DotMechanism):
-    """Scores know no offset: a step sees what a first step would."""
+class PositionsIgnored(DotMechanism):
+    """Scores ignore the positions: every step is a first step."""
 
     def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
         return super().score(query, keys, QueryKeyPositions(range(query.shape[2]), range(keys.shape[2])))
@@ -195,8 +195,8 @@ class LeakedHook(DotMechanism):
         return super().score(query, keys, qk_positions)
 
 
-class SwappedRoles(DotMechanism):
-    """Queries and keys have changed places: at equal lengths nothing but the numbers tells."""
+class QueryKeySwapped(DotMechanism):
+    """Queries and keys are exchanged. At equal lengths all shapes are right."""
 
     def project_qkv(self, x: Tensor, position_ids: PositionIds) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = super().project_qkv(x, position_ids)
@@ -208,8 +208,8 @@ class TransposedScores(DotMechanism):
         return super().score(keys, query, qk_positions)
 
 
-class MixedAxes(DotMechanism):
-    """Heads and places mixed up: a view where a transpose belongs."""
+class HeadsMixed(DotMechanism):
+    """A view instead of a transpose mixes heads and positions."""
 
     def project_qkv(self, x: Tensor, position_ids: PositionIds) -> tuple[Tensor, Tensor, Tensor]:
         b, n, _ = x.shape
@@ -217,39 +217,39 @@ class MixedAxes(DotMechanism):
         return tuple(part.reshape(b, self.heads, n, -1) for part in (q, k, v))  # type: ignore[return-value]
 
 
-class BatchSeen(DotMechanism):
-    """Queries are centred over the batch."""
+class BatchCentered(DotMechanism):
+    """Queries are centered over the batch."""
 
     def project_qkv(self, x: Tensor, position_ids: PositionIds) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = super().project_qkv(x, position_ids)
         return q - q.mean(0, keepdim=True), k, v
 
 
-class OrderSeen(DotMechanism):
-    """Later keys weigh more, and the mechanism does not say so."""
+class OrderUndeclared(DotMechanism):
+    """Later keys get larger weights, but order_sensitive is False."""
 
     def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
-        late = 0.1 * position_tensor(qk_positions.k_pos).to(query.dtype).expand(1, 1, query.shape[2], -1)
-        return replace(super().score(query, keys, qk_positions), bias=late)  # type: ignore[type-var]
+        bias = 0.1 * position_tensor(qk_positions.k_pos).to(query.dtype).expand(1, 1, query.shape[2], -1)
+        return replace(super().score(query, keys, qk_positions), bias=bias)  # type: ignore[type-var]
 
 
-class CheapCard(DotMechanism):
-    """Multiply and add counted as one."""
+class HalfFlops(DotMechanism):
+    """A multiply-add counts as one FLOP."""
 
     def cost(self, n: int, m: int | None = None) -> Cost:
-        whole = super().cost(n, m)
-        return replace(whole, flops=whole.flops // 2)
+        cost = super().cost(n, m)
+        return replace(cost, flops=cost.flops // 2)
 
 
-class ShortCard(DotMechanism):
-    """Biases left out of the count."""
+class BiasesNotCounted(DotMechanism):
+    """The number of parameters omits the biases."""
 
-    def params(self) -> int:
+    def num_params(self) -> int:
         return sum(p.numel() for p in self.parameters() if p.dim() > 1)
 
 
 class NotSaved(DotMechanism):
-    """Part of the weights is no parameter and no buffer."""
+    """A tensor that is neither a parameter nor a buffer."""
 
     def __init__(self, dim: int, heads: int, **options: Any):
         super().__init__(dim, heads, **options)
@@ -259,10 +259,10 @@ class NotSaved(DotMechanism):
         return super().score(query * self.gain.to(query.dtype), keys, qk_positions)
 
 
-class TracedOtherwise(DotMechanism):
+class TracedDifferently(DotMechanism):
     def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
-        plain = super().score(query, keys, qk_positions)
-        return replace(plain, scale=1.0) if torch.compiler.is_compiling() else plain  # type: ignore[type-var]
+        scores = super().score(query, keys, qk_positions)
+        return replace(scores, scale=1.0) if torch.compiler.is_compiling() else scores  # type: ignore[type-var]
 
 
 class _WrongBackward(torch.autograd.Function):
@@ -281,15 +281,15 @@ class WrongGradient(DotMechanism):
         return _WrongBackward.apply(q), k, v  # type: ignore[return-value]
 
 
-class PrecisionLost(DotMechanism):
-    """Half precision inside, to be quick."""
+class QueriesRounded(DotMechanism):
+    """Queries are rounded to float16."""
 
     def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
         query = query.half().float() if query.dtype == torch.float32 else query
         return super().score(query, keys, qk_positions)
 
 
-class _OwnProduct(torch.autograd.Function):
+class _CustomProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, matrix: Tensor) -> Tensor:
         ctx.save_for_backward(x, matrix)
@@ -301,19 +301,19 @@ class _OwnProduct(torch.autograd.Function):
         return grad @ matrix.t(), x.flatten(0, -2).t() @ grad.flatten(0, -2)
 
 
-class HalfPrecisionForgotten(DotMechanism):
-    """A product of its own, whose backward pass meets two precisions under autocast."""
+class AutocastForgotten(DotMechanism):
+    """A custom function whose backward pass gets two dtypes under autocast."""
 
     def __init__(self, dim: int, heads: int, **options: Any):
         super().__init__(dim, heads, **options)
-        self.turn = nn.Parameter(torch.eye(self.key_width))
+        self.matrix = nn.Parameter(torch.eye(self.key_width))
 
     def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
-        return super().score(_OwnProduct.apply(query, self.turn), keys, qk_positions)  # type: ignore[arg-type]
+        return super().score(_CustomProduct.apply(query, self.matrix), keys, qk_positions)  # type: ignore[arg-type]
 
 
-class PositionsSwallowed(DotMechanism):
-    """Says that it takes no rotations, is given one and keeps silent."""
+class PositionsDropped(DotMechanism):
+    """Accepts no rotary positions, but ignores them without an error."""
 
     accepts = frozenset({"none", "embed"})
 
@@ -321,22 +321,22 @@ class PositionsSwallowed(DotMechanism):
         super().__init__(dim, heads, **{**options, "positions": None})
 
 
-class Remembers(DotMechanism):
-    """What it was asked before changes what it says now."""
+class Stateful(DotMechanism):
+    """Earlier calls change later ones."""
 
     def project_query(self, x: Tensor, position_ids: PositionIds) -> Tensor:
-        self.asked = getattr(self, "asked", 0) + 1
-        return super().project_query(x, position_ids) * (1 + 0.1 * self.asked)
+        self.calls = getattr(self, "calls", 0) + 1
+        return super().project_query(x, position_ids) * (1 + 0.1 * self.calls)
 
 
 class NoReason(DotMechanism):
     reason = None  # type: ignore[assignment]
 
 
-class NoCost(Mechanism):
-    """Only half written."""
+class NoKeys(Mechanism):
+    """An incomplete class: project_kv is missing."""
 
-    name, title, citation, reason = "half", "half", "nobody 2025", "none"
+    name, title, citation, reason = "incomplete", "incomplete", "none", "none"
 
     def __init__(self, dim: int, heads: int, **options: Any):
         super().__init__(dim, heads, **options)
@@ -345,70 +345,76 @@ class NoCost(Mechanism):
     def project_query(self, x: Tensor, position_ids: PositionIds) -> Tensor:
         return x[:, None]
 
-    def project_kv(self, x: Tensor, position_ids: PositionIds) -> tuple[Tensor, Tensor]:
-        return x[:, None], x[:, None]
-
     def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
         return DotScores(query, keys, qk_positions, 1.0)
 
 
+class NoScoreWidth(DotMechanism):
+    """The default cost does not fit the scores."""
+
+    def __init__(self, dim: int, heads: int, **options: Any):
+        super().__init__(dim, heads, **options)
+        self.score_width = 0
+
+
 PLANTED = [
-    (scores(MaskIgnored), "none", "forbidden weigh nothing"),
-    (scores(KeysIgnored), "none", "padding is invisible"),
-    (scores(OneAhead), "none", "future is invisible"),
-    (scores(OneAhead), "none", "forbidden weigh nothing"),
-    (scores(NotQuiteForbidden), "none", "forbidden weigh nothing"),
-    (scores(NaNRow), "none", "nowhere reads zero"),
-    (scores(OtherWeights), "none", "recorded is read"),
-    (scores(ReadsTooMuch), "none", "recorded is read"),
-    (scores(NotNormalised), "none", "rows sum to one"),
-    (scores(DropoutLeftOn), "none", "recorded is read"),
-    (scores(DropoutLeftOn), "none", "dropout is off while recording"),
-    (scores(EditsIgnored), "none", "edits"),
+    (mechanism_with(MaskIgnored), "none", "masked keys get zero"),
+    (mechanism_with(KeyMaskIgnored), "none", "padding is invisible"),
+    (mechanism_with(OneTokenAhead), "none", "future is invisible"),
+    (mechanism_with(OneTokenAhead), "none", "masked keys get zero"),
+    (mechanism_with(FiniteMask), "none", "masked keys get zero"),
+    (mechanism_with(NaNRow), "none", "masked rows are zero"),
+    (mechanism_with(OtherWeights), "none", "recorded weights give the output"),
+    (mechanism_with(ExtraOutput), "none", "recorded weights give the output"),
+    (mechanism_with(NotNormalized), "none", "rows sum to one"),
+    (mechanism_with(DropoutAlwaysOn), "none", "recorded weights give the output"),
+    (mechanism_with(DropoutAlwaysOn), "none", "dropout is off while recording"),
+    (mechanism_with(EditsIgnored), "none", "edits"),
     (ScaleDropped, "none", "formula"),
     (PositionBiasDropped, "t5", "gradients"),
-    (PositionBiasDropped, "alibi", "order"),
-    (ProjectionBiasDropped, "none", "gradients"),
+    (PositionBiasDropped, "alibi", "key order"),
+    (UnusedParameter, "none", "gradients"),
     (DeadParameter, "none", "gradients"),
-    (RotationForgotten, "rotary", "formula"),
-    (OffsetIgnored, "rotary", "steps"),
-    (PlacesIgnored, "none", "steps"),
-    (LeakedHook, "none", "nothing is left"),
-    (SwappedRoles, "none", "formula"),
+    (QueryNotRotated, "rotary", "formula"),
+    (StartIgnored, "rotary", "steps"),
+    (PositionsIgnored, "none", "steps"),
+    (LeakedHook, "none", "no hooks are left"),
+    (QueryKeySwapped, "none", "formula"),
     (TransposedScores, "none", "shapes"),
-    (MixedAxes, "none", "future is invisible"),
-    (BatchSeen, "none", "batch mates are invisible"),
-    (OrderSeen, "none", "order"),
-    (CheapCard, "none", "cost"),
-    (ShortCard, "none", "cost"),
-    (NotSaved, "none", "saved and loaded"),
-    (TracedOtherwise, "none", "traced"),
+    (HeadsMixed, "none", "future is invisible"),
+    (BatchCentered, "none", "batch rows are independent"),
+    (OrderUndeclared, "none", "key order"),
+    (HalfFlops, "none", "cost"),
+    (BiasesNotCounted, "none", "cost"),
+    (NotSaved, "none", "save and load"),
+    (TracedDifferently, "none", "traced"),
     (WrongGradient, "none", "gradcheck"),
-    (PrecisionLost, "none", "precision"),
-    (HalfPrecisionForgotten, "none", "mixed precision"),
-    (PositionsSwallowed, "none", "positions are refused"),
-    (Remembers, "none", "memory is read once"),
+    (QueriesRounded, "none", "precision"),
+    (AutocastForgotten, "none", "mixed precision"),
+    (PositionsDropped, "none", "unsupported positions raise"),
+    (Stateful, "none", "cached context"),
     (NoReason, "none", "complete"),
-    (NoCost, "none", "complete"),
+    (NoKeys, "none", "complete"),
+    (NoScoreWidth, "none", "cost"),
 ]
 
 
 @pytest.mark.parametrize(("bug", "positions", "check"), PLANTED, ids=[f"{b.__name__}-{c}" for b, _, c in PLANTED])
 def test_a_planted_bug_is_found(bug: type[Mechanism], positions: str, check: str):
-    with pytest.raises(AssertionError) as found:
+    with pytest.raises(AssertionError) as error:
         check_mechanism(bug, positions=positions, checks=[check], formula=dot)
-    assert check in str(found.value)
+    assert check in str(error.value)
 
 
 @pytest.mark.parametrize("check", CHECKS)
-@pytest.mark.parametrize("cls", [DotMechanism, Sound])
-def test_the_unbroken_one_passes(cls: type[Mechanism], check: str):
+@pytest.mark.parametrize("cls", [DotMechanism, WrappedDot])
+def test_a_correct_mechanism_passes(cls: type[Mechanism], check: str):
     for positions in ("none", "t5"):
         CHECKS[check](Case(cls, positions, formula=dot))
 
 
 def fails(check: str, positions: str = "none") -> bool:
-    """Whether the sound mechanism fails: then the layer, the memory or the looking is broken."""
+    """Whether a check of the correct mechanism fails, because the layer, the cache or `record` is broken."""
     try:
         check_mechanism(DotMechanism, positions=positions, checks=[check])
     except AssertionError:
@@ -416,41 +422,43 @@ def fails(check: str, positions: str = "none") -> bool:
     return False
 
 
-def test_a_layer_that_ignores_the_offset_of_steps_is_found(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(multi_head_attention, "after", lambda past, new: range(new))
+def test_a_layer_that_ignores_the_positions_of_the_cache_is_found(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(multi_head_attention, "next_position_ids", lambda cache, n: range(n))
     assert fails("steps")
     assert fails("steps", "rotary")
 
 
-def test_a_layer_that_lets_padding_through_is_found(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(multi_head_attention, "_without_padding", lambda x, real: x)
+def test_a_layer_that_does_not_zero_padding_is_found(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(multi_head_attention, "_zero_padding", lambda x, key_mask: x)
     assert fails("padding is invisible")
 
 
-def test_a_layer_that_forgets_the_padding_of_a_memory_is_found(monkeypatch: pytest.MonkeyPatch):
-    remember = MultiHeadAttention.remember
-    monkeypatch.setattr(MultiHeadAttention, "remember", lambda *a, **k: replace(remember(*a, **k), mask=None))
-    assert fails("memory is read once")
+def test_a_layer_that_loses_the_mask_of_a_cached_context_is_found(monkeypatch: pytest.MonkeyPatch):
+    project_kv = MultiHeadAttention.project_kv
+    monkeypatch.setattr(
+        MultiHeadAttention, "project_kv", lambda *args, **options: replace(project_kv(*args, **options), key_mask=None)
+    )
+    assert fails("cached context")
 
 
-def test_a_cache_that_is_written_over_is_found(monkeypatch: pytest.MonkeyPatch):
+def test_a_cache_that_is_overwritten_is_found(monkeypatch: pytest.MonkeyPatch):
     extend = KVCache.extend
 
-    def clobber(self: KVCache, new: KVCache) -> KVCache:
-        if self._room is not None:
-            self._room.taken = self._start + len(self)  # "nobody else has gone on from here"
+    def overwrite(self: KVCache, new: KVCache) -> KVCache:
+        if self._buffer is not None:
+            self._buffer.used = self._offset + len(self)  # pretends that there is no other continuation
         return extend(self, new)
 
-    monkeypatch.setattr(KVCache, "extend", clobber)
+    monkeypatch.setattr(KVCache, "extend", overwrite)
     assert not fails("steps")
-    assert fails("branches")
+    assert fails("cache branches")
 
 
-def test_a_memory_that_picks_no_rows_is_found(monkeypatch: pytest.MonkeyPatch):
+def test_a_cache_that_does_not_select_values_is_found(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(
         KVCache, "select", lambda self, rows: replace(self, keys=self.keys[rows], values=self.values[:1])
     )
-    assert fails("branches")
+    assert fails("cache branches")
 
 
 def test_a_recording_that_leaves_its_hook_is_found(monkeypatch: pytest.MonkeyPatch):
@@ -463,34 +471,34 @@ def test_a_recording_that_leaves_its_hook_is_found(monkeypatch: pytest.MonkeyPat
         next(m for m in model.modules()).register_forward_hook(lambda *_: None)
 
     monkeypatch.setattr(hooks, "record", leaky)
-    assert fails("nothing is left")
-    assert not fails("recorded is read")
+    assert fails("no hooks are left")
+    assert not fails("recorded weights give the output")
 
 
 def test_a_recording_that_leaves_dropout_on_is_found(monkeypatch: pytest.MonkeyPatch):
     record = hooks.record
 
     @contextmanager
-    def lively(model: nn.Module):
+    def with_dropout(model: nn.Module):
         with record(model) as recording:
             model.train()
             yield recording
 
-    monkeypatch.setattr(hooks, "record", lively)
+    monkeypatch.setattr(hooks, "record", with_dropout)
     assert fails("dropout is off while recording")
 
 
 def test_an_edit_that_outlives_its_block_is_found(monkeypatch: pytest.MonkeyPatch):
-    edit, kept = hooks.edit, []
+    edit, active = hooks.edit, []
 
     @contextmanager
-    def lasting(model: nn.Module, site: str, change: Any):
-        with edit(model, site, change):
+    def permanent(model: nn.Module, layer: str, change: Any):
+        with edit(model, layer, change):
             yield
-        kept.append(edit(model, site, change))  # what nobody holds would be closed at once
-        kept[-1].__enter__()
+        active.append(edit(model, layer, change))  # an unreferenced context manager would be closed
+        active[-1].__enter__()
 
-    monkeypatch.setattr(hooks, "edit", lasting)
-    assert fails("nothing is left")
-    for one in reversed(kept):
-        one.__exit__(None, None, None)
+    monkeypatch.setattr(hooks, "edit", permanent)
+    assert fails("no hooks are left")
+    for context in reversed(active):
+        context.__exit__(None, None, None)

@@ -1,4 +1,4 @@
-"""Every mechanism, by name. One file is one mechanism; a file dropped in here is found by itself."""
+"""Attention mechanisms by name. Each file defines one mechanism; a new file in this folder is registered by itself."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from regard.config import specs
 from regard.config.registry import Registry
 
 COMMON = {"self", "dim", "heads", "context_dim", "value_width", "positions", "bias"}
+"""Constructor arguments that every mechanism has. All others are its options."""
 
 MECHANISMS: Registry[type[Mechanism]] = Registry("mechanism", Mechanism)
 
@@ -25,13 +26,19 @@ def build(
     bias: bool = True,
     **options: Any,
 ) -> Mechanism:
-    """`"dot"`, `"local:window=64"`, or a ready object."""
+    """Build a mechanism.
+
+    Args:
+        spec: Name with options, such as "dot" or "local:window=64", or a Mechanism, which is returned.
+        dim, heads, context_dim, value_width, positions, bias: As for `Mechanism`.
+        **options: Options of the mechanism.
+    """
     if isinstance(spec, Mechanism):
         return spec
-    name, given = specs.parse(spec)
+    name, spec_options = specs.parse_spec(spec)
     cls = MECHANISMS.find(name)
-    own = specs.typed("mechanism", name, cls, {**given, **options}, COMMON)
-    return cls(dim, heads, context_dim=context_dim, value_width=value_width, positions=positions, bias=bias, **own)
+    typed = specs.convert_options("mechanism", name, cls, {**spec_options, **options}, COMMON)
+    return cls(dim, heads, context_dim=context_dim, value_width=value_width, positions=positions, bias=bias, **typed)
 
 
 MECHANISMS.register_package(__name__, __path__)

@@ -1,47 +1,59 @@
-"""Scores against the memory as it is, with no matrix for the keys: what bilinear and merged scores share.
+"""Scores against the context itself, without a key projection: the base of bilinear and merged query-key attention.
 
-    score = xᵀ W_h m + u_h · m = (W_hᵀ x + u_h) · m
+    score = xᵀ W_h c + u_h · c = (W_hᵀ x + u_h) · c
 
-The query takes on the memory's width and meets the memory itself, which all heads share: keys are (b, 1, k,
-context_dim).
+The query is projected to the width of the context, and all heads share the context as keys, (b, 1, k, context_dim).
 """
 
 from __future__ import annotations
 
+from abc import ABC
+from typing import Any
+
 from torch import Tensor, nn
 
-from regard.attention.mechanisms.mechanism import split_heads
+from regard.attention.mechanisms.mechanism import Mechanism, split_heads
 from regard.attention.scores import DenseScores, DotScores, Scores
-from regard.attention.token_positions import QueryKeyPositions
+from regard.attention.token_positions import PositionIds, QueryKeyPositions
 
 
-def matrices(dim: int, context_dim: int, heads: int, key_bias: bool) -> nn.Linear:
-    """x to every W_hᵀ x + u_h, (..., heads · context_dim). Scores start with a variance of one at inputs of variance
-    one, as those of scaled dot products do."""
-    linear = nn.Linear(dim, heads * context_dim, key_bias)
-    nn.init.normal_(linear.weight, std=(dim * context_dim) ** -0.5)
-    if key_bias:
-        nn.init.zeros_(linear.bias)
-    return linear
+class BilinearForm(Mechanism, ABC):
+    """One matrix of full width between query and context for each head. A subclass creates `q` and `v`."""
 
+    accepts = frozenset({"none", "embed", "bias"})
 
-def towards(linear: nn.Linear, x: Tensor, heads: int) -> Tensor:
-    """Queries of the memory's width, (b, h, q, context_dim)."""
-    return split_heads(linear(x), heads)
+    q: nn.Linear
+    v: nn.Module
 
+    def __init__(self, dim: int, heads: int, **options: Any):
+        super().__init__(dim, heads, **options)
+        self.score_width = self.context_dim
 
-def against(
-    query: Tensor, memory: Tensor, value_width: int, bias: Tensor | None, qk_positions: QueryKeyPositions
-) -> Scores:
-    """Query (b, h, q, d) against memory (b, 1, k, d)."""
-    b, h, q, d = query.shape
-    if d == value_width:
-        return DotScores(query, memory.expand(b, h, -1, -1), qk_positions, scale=1.0, bias=bias)
-    # Keys wider than values leave the fused kernel; one product for all heads then needs no copies of the memory.
-    logits = (query.reshape(b, h * q, d) @ memory[:, 0].transpose(1, 2)).view(b, h, q, -1)
-    return DenseScores(logits if bias is None else logits + bias.to(logits.dtype), qk_positions)
+    def score_matrices(self, key_bias: bool) -> nn.Linear:
+        """Map x to W_hᵀ x + u_h of all heads, (..., heads · context_dim).
 
+        Scores have variance one at initialization for inputs of variance one, as scaled dot products do.
+        """
+        linear = nn.Linear(self.dim, self.heads * self.context_dim, key_bias)
+        nn.init.normal_(linear.weight, std=(self.dim * self.context_dim) ** -0.5)
+        if key_bias:
+            nn.init.zeros_(linear.bias)
+        return linear
 
-def work(n: int, m: int, dim: int, context_dim: int, heads: int, value_width: int) -> int:
-    """FLOPs of the queries, the scores and the reading; the values' own matrix is not among them."""
-    return 2 * heads * n * (dim * context_dim + m * (context_dim + value_width))
+    def project_query(self, x: Tensor, position_ids: PositionIds) -> Tensor:
+        return split_heads(self.q(x), self.heads)
+
+    def project_kv(self, x: Tensor, position_ids: PositionIds) -> tuple[Tensor, Tensor]:
+        return x[:, None], split_heads(self.v(x), self.heads)
+
+    def score(self, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Scores:
+        (b, h, q, d), bias = query.shape, self.position_bias(qk_positions)
+        if d == self.value_width:
+            return DotScores(query, keys.expand(b, h, -1, -1), qk_positions, scale=1.0, bias=bias)
+        # The fused kernel needs keys as wide as values. One product for all heads needs no copies of the context.
+        logits = (query.reshape(b, h * q, d) @ keys[:, 0].transpose(1, 2)).view(b, h, q, -1)
+        return DenseScores(logits if bias is None else logits + bias.to(logits.dtype), qk_positions)
+
+    def projection_flops(self, n: int, m: int) -> int:
+        values = m * self.value_width if isinstance(self.v, nn.Linear) else 0
+        return 2 * self.heads * self.context_dim * (n * self.dim + values)

@@ -1,46 +1,48 @@
-"""Queries, keys and values as three projections, in one matrix where query and memory have the same width: what every
-mechanism on the dot product starts from."""
+"""Projections of queries, keys and values, from which all dot-product mechanisms derive."""
 
 from __future__ import annotations
 
 from abc import ABC
+from typing import Any, ClassVar
 
 from torch import Tensor
 
-from regard.attention.mechanisms.mechanism import Mechanism, PackedLinear, split_heads
-from regard.attention.mechanisms.xavier_linear import projection
-from regard.attention.positions.position_encoding import PositionEncoding
+from regard.attention.mechanisms.mechanism import Mechanism, PackedLinear, split_heads, xavier_linear
 from regard.attention.token_positions import PositionIds
 from regard.config.validation import check_positive
 
 
-class QKV(Mechanism, ABC):
-    """W_Q x, W_K m and W_V m for each head, queries and keys turned by positions that rotate."""
+class QKVMechanism(Mechanism, ABC):
+    """W_Q x, W_K c and W_V c for each head. Rotary positions rotate queries and keys.
 
-    def __init__(
-        self,
-        dim: int,
-        heads: int,
-        *,
-        context_dim: int | None = None,
-        value_width: int | None = None,
-        positions: PositionEncoding | None = None,
-        bias: bool = True,
-        key_width: int | None = None,
-    ):
-        super().__init__(dim, heads, context_dim=context_dim, value_width=value_width, positions=positions, bias=bias)
+    The three matrices are one if query and context have the same width. A subclass defines `score`.
+
+    Args:
+        dim: Width of the queries' input.
+        heads: Number of heads.
+        key_width: Width of the queries and keys of one head. Default: value_width.
+        **options: Options of `Mechanism`.
+    """
+
+    packed: ClassVar[bool] = True
+    """Whether the three matrices are one where they can be."""
+
+    def __init__(self, dim: int, heads: int, *, key_width: int | None = None, **options: Any):
+        super().__init__(dim, heads, **options)
         check_positive(self.name, key_width=key_width)
-        self.key_width = key_width or self.value_width
-        self.positions.check_width(self.key_width)
-        queries, keys, values = heads * self.key_width, heads * self.key_width, heads * self.value_width
-        if self.context_dim == dim:
-            self.qkv: PackedLinear | None = PackedLinear(dim, (queries, keys, values), bias)
-        else:  # a memory of another width cannot share a matrix with the queries
+        self.key_width = self.score_width = key_width or self.value_width
+        self.positions.check_key_width(self.key_width)
+        keys, values = heads * self.key_width, heads * self.value_width
+        if self.packed and self.context_dim == dim:
+            self.qkv: PackedLinear | None = PackedLinear(dim, (keys, keys, values), self.has_bias)
+        else:
             self.qkv = None
-            self.q, self.kv = projection(dim, queries, bias), PackedLinear(self.context_dim, (keys, values), bias)
+            self.q = xavier_linear(dim, keys, self.has_bias)
+            self.kv = PackedLinear(self.context_dim, (keys, values), self.has_bias)
 
     @property
     def scale(self) -> float:
+        """1 / sqrt(d_k)"""
         return self.key_width**-0.5
 
     def project_query(self, x: Tensor, position_ids: PositionIds) -> Tensor:
@@ -56,8 +58,3 @@ class QKV(Mechanism, ABC):
             return super().project_qkv(x, position_ids)
         q, k, v = (split_heads(part, self.heads) for part in self.qkv.all(x))
         return self.positions.rotate(q, position_ids), self.positions.rotate(k, position_ids), v
-
-    def projecting(self, n: int, m: int) -> int:
-        """FLOPs of the projections."""
-        u, v = self.key_width, self.value_width
-        return 2 * self.heads * (n * self.dim * u + m * self.context_dim * (u + v))

@@ -1,4 +1,4 @@
-"""Every kind of position, by name. One file is one kind; a file dropped in here is found by itself."""
+"""Position encodings by name. Each file defines one encoding; a new file in this folder is registered by itself."""
 
 from __future__ import annotations
 
@@ -10,15 +10,22 @@ POSITIONS: Registry[type[PositionEncoding]] = Registry("positions", PositionEnco
 POSITIONS.register_package(__name__, __path__)
 
 COMMON = {"self", "dim", "heads"}
+"""Constructor arguments that every encoding has. All others are its options."""
 
 
 def build(spec: str | PositionEncoding | None, dim: int, heads: int) -> PositionEncoding:
-    """`"rotary"`, `"learned:length=512"`, a ready object, or None for none."""
+    """Build a position encoding.
+
+    Args:
+        spec: Name with options, such as "rotary" or "learned:length=512", a PositionEncoding, or None for none.
+        dim: Width of the model.
+        heads: Number of heads.
+    """
     if isinstance(spec, PositionEncoding):
         return spec
-    name, options = specs.parse(spec or "none")
+    name, options = specs.parse_spec(spec or "none")
     cls = POSITIONS.find(name)
-    return cls(dim, heads, **specs.typed("positions", name, cls, options, COMMON))
+    return cls(dim, heads, **specs.convert_options("positions", name, cls, options, COMMON))
 
 
 __all__ = ["POSITIONS", "PositionEncoding", "build"]

@@ -1,4 +1,4 @@
-"""No positions: content alone. Without a causal or local mask the order of the words then cannot be seen."""
+"""No position encoding. Without a causal or local mask, attention then cannot see the order of the tokens."""
 
 from __future__ import annotations
 
@@ -6,4 +6,6 @@ from regard.attention.positions.position_encoding import PositionEncoding
 
 
 class NoPositions(PositionEncoding):
+    """No position encoding."""
+
     name, title, kind = "none", "none", "none"

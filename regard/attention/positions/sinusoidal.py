@@ -2,7 +2,7 @@
 
     PE(pos, 2i) = sin(pos ω_i)    PE(pos, 2i+1) = cos(pos ω_i)    ω_i = 10000^(-2i/dim)
 
-Moving by k is one rotation, the same for every place: PE(pos + k) = M^k PE(pos), where M^k has the blocks
+A shift by k is one rotation, the same for every position: PE(pos + k) = M^k PE(pos), where M^k has the blocks
 [[cos kω, sin kω], [-sin kω, cos kω]] for the (sin, cos) order.
 """
 
@@ -17,19 +17,19 @@ from regard.errors import UserError
 
 
 def frequencies(dim: int, base: float = 10_000.0, device: torch.device | None = None) -> Tensor:
-    """ω_i, (dim/2,), in float64 so that far positions stay exact."""
+    """ω_i, (dim/2,), in float64 so that large positions stay exact."""
     if base <= 0:
-        raise UserError(f"the base of positions must be above 0, and was given {base}")
+        raise UserError(f"the base of positions must be greater than 0; given {base}")
     return base ** (-torch.arange(0, dim, 2, dtype=torch.float64, device=device) / dim)
 
 
-def table(position_ids: Tensor, dim: int, base: float = 10_000.0) -> Tensor:
-    """PE at these places, (..., dim), in float64."""
+def sinusoidal_table(position_ids: Tensor, dim: int, base: float = 10_000.0) -> Tensor:
+    """PE of these positions, (..., dim), in float64."""
     angle = position_ids.double()[..., None] * frequencies(dim, base, position_ids.device)
     return torch.stack((angle.sin(), angle.cos()), -1).flatten(-2)
 
 
-def shift(k: float, dim: int, base: float = 10_000.0) -> Tensor:
+def shift_matrix(k: float, dim: int, base: float = 10_000.0) -> Tensor:
     """M^k, (dim, dim), with PE(pos + k) = M^k PE(pos) for every pos."""
     angle = k * frequencies(dim, base)
     cos, sin = angle.cos(), angle.sin()
@@ -38,27 +38,36 @@ def shift(k: float, dim: int, base: float = 10_000.0) -> Tensor:
 
 
 class Sinusoidal(PositionEncoding):
+    """Sines and cosines of the position, added to the embeddings.
+
+    Args:
+        dim: Width of the model; even.
+        heads: Number of heads.
+        base: Base of the frequencies.
+    """
+
     name, title, kind = "sinusoidal", "sinusoidal (Vaswani 2017)", "embed"
 
     def __init__(self, dim: int, heads: int, *, base: float = 10_000.0):
         super().__init__(dim, heads)
         if dim % 2:
-            raise UserError(f"sinusoidal positions pair sines with cosines and want an even width; given {dim}")
+            raise UserError(f"sinusoidal positions pair sines with cosines and need an even width; given dim={dim}")
         self.base = base
         self._cache = torch.empty(0, dim)
 
     def embed(self, x: Tensor, position_ids: PositionIds) -> Tensor:
         if isinstance(position_ids, range) and position_ids.start >= 0:
-            kept = self._cache  # looked up once: another thread may put a shorter one there
-            if position_ids.stop > len(kept) or kept.device != x.device:
-                self._cache = kept = self.table(torch.arange(max(256, 2 * position_ids.stop), device=x.device)).float()
-            return x + kept[position_ids.start : position_ids.stop].to(x.dtype)
+            table = self._cache  # read once: another thread may replace it by a shorter one
+            if position_ids.stop > len(table) or table.device != x.device:
+                table = self.table(torch.arange(max(256, 2 * position_ids.stop), device=x.device)).float()
+                self._cache = table
+            return x + table[position_ids.start : position_ids.stop].to(x.dtype)
         return x + self.table(position_tensor(position_ids, x.device)).to(x.dtype)
 
     def table(self, position_ids: Tensor) -> Tensor:
-        """PE at these places, (..., dim), in float64."""
-        return table(position_ids, self.dim, self.base)
+        """PE of these positions, (..., dim), in float64."""
+        return sinusoidal_table(position_ids, self.dim, self.base)
 
-    def shift(self, k: float) -> Tensor:
-        """The rotation that moves every position by k."""
-        return shift(k, self.dim, self.base)
+    def shift_matrix(self, k: float) -> Tensor:
+        """The rotation that shifts every position by k, (dim, dim)."""
+        return shift_matrix(k, self.dim, self.base)

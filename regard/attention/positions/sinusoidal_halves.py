@@ -1,8 +1,8 @@
-"""Sinusoidal positions with all sines first and all cosines after them, as Marian and tensor2tensor lay them out.
+"""Sinusoidal positions with all sines first and all cosines after them, as in Marian and tensor2tensor.
 
     PE(pos, i) = sin(pos ω_i)    PE(pos, dim/2 + i) = cos(pos ω_i)    ω_i = 10000^(-2i/dim)
 
-The same waves as `sinusoidal`, in another order; weights trained with one order do not fit the other.
+The numbers are those of `sinusoidal` in another order. Weights trained with one order do not fit the other.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from regard.attention.positions.sinusoidal import Sinusoidal
 
 
 class SinusoidalHalves(Sinusoidal):
+    """Sinusoidal positions in the order of Marian."""
+
     name, title, kind = "sinusoidal-halves", "sinusoidal, sines first (Marian)", "embed"
 
     def table(self, position_ids: Tensor) -> Tensor:
         return super().table(position_ids)[..., self._order()]
 
-    def shift(self, k: float) -> Tensor:
+    def shift_matrix(self, k: float) -> Tensor:
         order = self._order()
-        return super().shift(k)[order][:, order]
+        return super().shift_matrix(k)[order][:, order]
 
     def _order(self) -> Tensor:
-        """Where each number stands among the pairs of sine and cosine."""
+        """Index of each number in the interleaved order of `sinusoidal`, (dim,)."""
         return torch.arange(self.dim).view(-1, 2).t().flatten()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.attention.mechanisms import additive as module
-from regard.attention.mechanisms.additive import additive
+from regard.attention.mechanisms.additive import additive_logits
 from regard.errors import UserError
 from regard.layers import MultiHeadAttention
 
@@ -32,12 +32,12 @@ def inputs(b=B, h=H, n=N, m=M, d=D, seed=0):
 
 def test_scores_are_the_formula():
     q, k, v = inputs()
-    torch.testing.assert_close(additive(q, k, v).detach(), by_loops(q, k, v), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(additive_logits(q, k, v).detach(), by_loops(q, k, v), rtol=1e-12, atol=1e-12)
 
 
 def test_far_from_zero_it_saturates_and_does_not_break():
     q, k, v = torch.full((1, 1, 1, 2), 1e4), torch.tensor([[[[1e4, -3e4], [-1e4, -1e4]]]]), torch.tensor([[2.0, 5.0]])
-    torch.testing.assert_close(additive(q, k, v), torch.tensor([[[[-3.0, 0.0]]]]))
+    torch.testing.assert_close(additive_logits(q, k, v), torch.tensor([[[[-3.0, 0.0]]]]))
 
 
 @given(
@@ -48,12 +48,12 @@ def test_far_from_zero_it_saturates_and_does_not_break():
 @settings(max_examples=40, deadline=None)
 def test_chunks_change_nothing(sizes, chunk, seed):
     q, k, v = inputs(*sizes, seed=seed)
-    whole = additive(q, k, v)
+    whole = additive_logits(q, k, v)
     weight = torch.randn_like(whole)
     expected = torch.autograd.grad((whole * weight).sum(), (q, k, v))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "CHUNK", chunk)
-        chunked = additive(q, k, v)
+        chunked = additive_logits(q, k, v)
         found = torch.autograd.grad((chunked * weight).sum(), (q, k, v))
     torch.testing.assert_close(chunked, whole)
     for a, b in zip(found, expected, strict=True):
@@ -74,7 +74,7 @@ def test_large_inputs_keep_no_tensor_of_pairs(monkeypatch):
     def saved() -> int:
         sizes = []
         with torch.autograd.graph.saved_tensors_hooks(lambda t: sizes.append(t.numel()) or t, lambda t: t):
-            additive(q, k, v)
+            additive_logits(q, k, v)
         return sum(sizes)
 
     monkeypatch.setattr(module, "CHUNK", 10**9)
@@ -92,7 +92,7 @@ def test_the_layer_is_the_formula_with_its_projections():
     q = mechanism.q(x).view(2, 5, 3, 5).transpose(1, 2)
     k = (memory @ mechanism.k.weight.T).view(2, 7, 3, 5).transpose(1, 2)
     v = mechanism.v(memory).view(2, 7, 3, 11).transpose(1, 2)
-    context = by_loops(q, k, mechanism.judge).softmax(-1) @ v
+    context = by_loops(q, k, mechanism.score_vector).softmax(-1) @ v
     torch.testing.assert_close(layer(x, memory), layer.out(context.transpose(1, 2).reshape(2, 5, 33)))
 
 

@@ -35,7 +35,7 @@ def test_no_bias_and_no_output_matrix():
 def test_scaled_it_is_one_setting_of_the_general_layer():
     torch.manual_seed(1)
     bare = MultiHeadAttention(J, K, "bare", key_width=U, scaled=True)
-    general = MultiHeadAttention(J, K, "dot", key_width=U, bias=False, output=False)
+    general = MultiHeadAttention(J, K, "dot", key_width=U, bias=False, output_proj=False)
     with torch.no_grad():
         general.mechanism.qkv.weight.copy_(torch.cat((bare.mechanism.q.weight, bare.mechanism.kv.weight)))
     x = torch.randn(2, T, J)

@@ -23,14 +23,14 @@ def by_loops(w, u, x, memory):
     return logits.softmax(-1)
 
 
-@pytest.mark.parametrize("name", ["bilinear", "merged", "merged:key_bias=false"])
+@pytest.mark.parametrize("name", ["bilinear", "merged-qk", "merged-qk:key_bias=false"])
 def test_weights_are_the_formula(name):
     torch.manual_seed(0)
     layer = MultiHeadAttention(DIM, H, name, context_dim=OTHER).double()
     x, memory = torch.randn(2, N, DIM).double() * 5, torch.randn(2, M, OTHER).double()
     w = layer.mechanism.q.weight.view(H, OTHER, DIM).transpose(1, 2)
     bias = layer.mechanism.q.bias
-    assert (bias is not None) == (name == "merged")
+    assert (bias is not None) == (name == "merged-qk")
     if bias is not None:
         torch.nn.init.normal_(bias)
     u = torch.zeros(H, OTHER).double() if bias is None else bias.view(H, OTHER)
@@ -40,7 +40,7 @@ def test_weights_are_the_formula(name):
 def test_seed_form_reads_the_memory_itself():
     """α = softmax_t h W^key M[t],  V = Σ_t α[t] M[t]."""
     torch.manual_seed(1)
-    layer = MultiHeadAttention(11, 1, "bilinear:values=false", context_dim=OTHER, output=False).double()
+    layer = MultiHeadAttention(11, 1, "bilinear:values=false", context_dim=OTHER, output_proj=False).double()
     h, memory = torch.randn(2, 1, 11).double(), torch.randn(2, M, OTHER).double()
     w_key = layer.mechanism.q.weight.T  # (dim, context_dim)
     alpha = torch.einsum("bi,ij,btj->bt", h[:, 0], w_key, memory).softmax(-1)
@@ -48,7 +48,7 @@ def test_seed_form_reads_the_memory_itself():
     assert sum(p.numel() for p in layer.parameters()) == 11 * OTHER
 
 
-@pytest.mark.parametrize("name", ["bilinear", "merged"])
+@pytest.mark.parametrize("name", ["bilinear", "merged-qk"])
 @pytest.mark.parametrize("value_width", [None, 12])
 def test_with_mask_and_bias_both_kinds_of_scores_read_what_the_weights_say(name, value_width):
     """value_width=12 is the memory's own width: the fused way; None leaves it."""
@@ -61,10 +61,10 @@ def test_with_mask_and_bias_both_kinds_of_scores_read_what_the_weights_say(name,
     assert (weights[1, :, :, 3:] == 0).all()
     values = layer.mechanism.project_kv(x, range(N))[1]
     expected = layer.out((weights @ values).transpose(1, 2).flatten(2))
-    torch.testing.assert_close(layer(x, mask=keep, causal=True)[keep], expected[keep])
+    torch.testing.assert_close(layer(x, key_mask=keep, causal=True)[keep], expected[keep])
 
 
-@pytest.mark.parametrize("name", ["bilinear", "merged"])
+@pytest.mark.parametrize("name", ["bilinear", "merged-qk"])
 def test_scores_start_with_variance_one(name):
     torch.manual_seed(3)
     layer = MultiHeadAttention(128, 2, name, context_dim=48)
@@ -76,7 +76,7 @@ def test_scores_start_with_variance_one(name):
     assert 0.9 < float(scores.logits.detach().var()) < 1.1
 
 
-@pytest.mark.parametrize("name", ["bilinear", "bilinear:values=false", "merged"])
+@pytest.mark.parametrize("name", ["bilinear", "bilinear:values=false", "merged-qk"])
 def test_gradients(name):
     torch.manual_seed(4)
     heads = 1 if "false" in name else 2
@@ -87,7 +87,7 @@ def test_gradients(name):
 
 
 def test_cached_keys_are_the_memory_once_for_all_heads():
-    layer = MultiHeadAttention(12, 3, "merged")
+    layer = MultiHeadAttention(12, 3, "merged-qk")
     memory = layer.project_kv(torch.randn(2, M, 12))
     assert memory.keys.shape == (2, 1, M, 12)
 

@@ -10,7 +10,7 @@ from regard.layers import MultiHeadAttention
 CASES = [
     ("additive", {"hidden": 5}),
     ("bilinear", {}),
-    ("merged", {}),
+    ("merged-qk", {}),
     ("bare", {"key_width": 7}),
     ("synthesizer-dense", {"length": 17, "hidden": 7}),
     ("synthesizer-random", {"length": 17}),
@@ -30,7 +30,7 @@ def test_card_equals_what_is_counted(name, options):
     assert cost.params == sum(p.numel() for p in layer.parameters())
 
 
-@pytest.mark.parametrize("name", ["additive", "bilinear", "merged", "bare"])
+@pytest.mark.parametrize("name", ["additive", "bilinear", "merged-qk", "bare"])
 def test_card_of_another_memory(name):
     layer = MultiHeadAttention(33, 3, name, context_dim=19)
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
@@ -39,7 +39,7 @@ def test_card_of_another_memory(name):
 
 
 def test_one_head_that_reads_the_memory_itself():
-    layer = MultiHeadAttention(33, 1, "bilinear:values=false", context_dim=19, output=False)
+    layer = MultiHeadAttention(33, 1, "bilinear:values=false", context_dim=19, output_proj=False)
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         layer(torch.randn(1, 5, 33), torch.randn(1, 7, 19))
     assert layer.cost(5, 7).flops == counter.get_total_flops()

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.attention.masks import Mask
 from regard.attention.token_positions import Grid, QueryKeyPositions
-from regard.attention.window import WindowScores, cut
+from regard.attention.window import WindowScores, split_blocks
 from regard.errors import UserError
 from regard.inspect import record
 from regard.layers import MultiHeadAttention
@@ -57,7 +57,7 @@ def banded(query: Tensor, key: Tensor, window: int, q0: int = 0, **more) -> Wind
 
 def in_blocks(scores: WindowScores, mask: Mask | None = None) -> bool:
     blocks = scores._blocks(mask)
-    return blocks is not None and blocks.pairs < scores.query.shape[2] * scores.key.shape[2]
+    return blocks is not None and blocks.num_pairs < scores.query.shape[2] * scores.key.shape[2]
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -97,7 +97,7 @@ def test_blocks_equal_dense_for_all_sizes(b, n, window, back, ahead, causal, pad
     scores = banded(query, key, window, back)
     weights = scores.weights(mask)
     torch.testing.assert_close(scores.attend(value, mask), weights @ value)
-    band = scores.band(mask)
+    band = scores.window_weights(mask)
     assert band.shape == (b, H, n, 2 * window + 1)
     dense = torch.zeros_like(weights)
     for t in range(n):
@@ -125,12 +125,12 @@ def test_gradients(causal):
         torch.testing.assert_close(got, want)
     small = [x[:, :1, :, :2].detach().requires_grad_() for x in (query, key, value)]
     assert torch.autograd.gradcheck(lambda q, k, v: banded(q, k, 2).attend(v, mask), small, fast_mode=True)
-    assert torch.autograd.gradcheck(lambda q, k: banded(q, k, 2).band(mask), small[:2], fast_mode=True)
+    assert torch.autograd.gradcheck(lambda q, k: banded(q, k, 2).window_weights(mask), small[:2], fast_mode=True)
 
 
-@pytest.mark.parametrize("by_distance", [False, True])
+@pytest.mark.parametrize("distance_only", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
-def test_bias_is_asked_only_near_by(by_distance, causal):
+def test_bias_is_asked_only_near_by(distance_only, causal):
     query, key, value = draw(2, 101, 113)
     slopes = torch.tensor([0.1, 0.5, 2.0], dtype=torch.float64, requires_grad=True)
     asked = []
@@ -145,7 +145,7 @@ def test_bias_is_asked_only_near_by(by_distance, causal):
     keys = torch.ones(2, 113, dtype=torch.bool)
     keys[0, 40:70] = False
     mask = Mask(key_mask=keys, causal=causal)
-    scores = banded(query, key, 4, 6, bias=bias, by_distance=by_distance)
+    scores = banded(query, key, 4, 6, bias=bias, distance_only=distance_only)
     got = scores.attend(value, mask)
     assert asked
     assert max(asked) <= 32 + 2 * 4
@@ -197,11 +197,11 @@ def test_padding_is_invisible_even_as_nan():
     layer = MultiHeadAttention(12, 2, "local:window=3")
     x = torch.randn(2, 120, 12)
     real = torch.arange(120)[None] < torch.tensor([[77], [101]])
-    clean = layer(x, mask=real)
+    clean = layer(x, key_mask=real)
     planted = x.clone()
     planted[~real] = torch.nan
     planted.requires_grad_()
-    out = layer(planted, mask=real)
+    out = layer(planted, key_mask=real)
     assert torch.equal(out[real], clean[real])
     out[real].sum().backward()
     for parameter in layer.parameters():
@@ -231,7 +231,7 @@ def test_places_of_a_batch_that_starts_anywhere():
     scores = WindowScores(query, key, QueryKeyPositions(position_ids, position_ids), D**-0.5, 3)
     torch.testing.assert_close(scores.attend(value), naive(query, key, value, 3)[0])
     with pytest.raises(UserError, match="plain places"):
-        scores.band()
+        scores.window_weights()
 
 
 def test_a_picture_is_read_as_its_flattened_order():
@@ -243,7 +243,7 @@ def test_a_picture_is_read_as_its_flattened_order():
 
 def test_blocks_grow_linearly():
     """Counted, not timed: scores computed, for each place, do not depend on the length."""
-    sizes = {n: blocks.pairs / n for n in (512, 1024, 8192, 65536) if (blocks := cut(range(n), range(n), 128, False))}
+    sizes = {n: blocks.num_pairs / n for n in (512, 1024, 8192, 65536) if (blocks := split_blocks(range(n), range(n), 128, False))}
     assert set(sizes.values()) == {128 + 2 * 128}
     layer = MultiHeadAttention(16, 2, "local:window=128")
     assert layer.cost(8192).memory == 2 * layer.cost(4096).memory

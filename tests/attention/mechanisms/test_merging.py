@@ -25,7 +25,7 @@ def test_merged_attention_is_equal(positions, options):
     layer = trained(positions=positions, **options)
     x, memory = torch.randn(2, N, DIM).double(), torch.randn(2, M, options.get("context_dim", DIM)).double()
     new = merge_qk(layer)
-    assert new.mechanism.name == "merged"
+    assert new.mechanism.name == "merged-qk"
     torch.testing.assert_close(weights_of(new, x, memory), weights_of(layer, x, memory))
     torch.testing.assert_close(new(x, memory), layer(x, memory))
     if "context_dim" not in options:
@@ -61,7 +61,7 @@ def test_a_key_bias_changes_no_weight():
 @pytest.mark.parametrize(("dim", "heads"), [(12, 2), (12, 3), (12, 1)])
 def test_parameters_are_counted_as_told(dim, heads):
     """K J² against 2 J² a layer: equal at two heads."""
-    dot, merged = (MultiHeadAttention(dim, heads, name, bias=False).mechanism.params() for name in ("dot", "merged"))
+    dot, merged = (MultiHeadAttention(dim, heads, name, bias=False).mechanism.num_params() for name in ("dot", "merged-qk"))
     assert merged - dot == heads * dim**2 - 2 * dim**2
 
 
@@ -69,32 +69,32 @@ def test_parameters_are_counted_as_told(dim, heads):
 def test_factoring_a_merged_layer_at_its_rank_is_exact(bias):
     layer = trained(bias=bias, positions="alibi")
     x = torch.randn(2, N, DIM).double()
-    back, loss = factor_qk(merge_qk(layer), 11, on=x)
+    back, loss = factor_qk(merge_qk(layer), 11, x=x)
     assert back.mechanism.key_width == 11
     assert max(loss.relative) < 1e-7
-    assert loss.weights is not None
-    assert loss.weights < 1e-9
+    assert loss.max_weight_diff is not None
+    assert loss.max_weight_diff < 1e-9
     torch.testing.assert_close(back(x, causal=True), layer(x, causal=True))
 
 
 def test_factoring_tells_its_error_truly():
-    layer = trained("merged")
+    layer = trained("merged-qk")
     x = torch.randn(2, N, DIM).double() * 0.2
     told = []
     for rank in (3, 10, 20, 33):
-        low, loss = factor_qk(layer, rank, on=x)
+        low, loss = factor_qk(layer, rank, x=x)
         again = merge_qk(low)
         for h in range(H):
             rows = slice(h * DIM, (h + 1) * DIM)
             pair = [torch.cat((m.mechanism.q.weight[rows], m.mechanism.q.bias[rows, None]), 1) for m in (layer, again)]
             relative = ((pair[0] - pair[1]).norm() / pair[0].norm()).item()
             assert loss.relative[h] == pytest.approx(relative, abs=1e-7)
-        assert loss.weights == pytest.approx((weights_of(low, x, x) - weights_of(layer, x, x)).abs().max().item())
+        assert loss.max_weight_diff == pytest.approx((weights_of(low, x, x) - weights_of(layer, x, x)).abs().max().item())
         told.append(loss.relative[0])
     assert told == sorted(told, reverse=True)
     assert told[0] > 0.5
     assert told[-1] < 1e-7
-    assert factor_qk(layer, 3)[1].weights is None
+    assert factor_qk(layer, 3)[1].max_weight_diff is None
 
 
 def test_precision_dropout_and_mode_are_kept():
@@ -110,7 +110,7 @@ def test_what_cannot_be_merged_is_refused():
         merge_qk(MultiHeadAttention(12, 2, positions="rotary"))
     with pytest.raises(UserError, match="only 'dot' and 'bare' attention can be merged; given a layer of 'additive'"):
         merge_qk(MultiHeadAttention(12, 2, "additive"))
-    with pytest.raises(UserError, match="only 'merged' attention can be factored"):
+    with pytest.raises(UserError, match="only 'merged-qk' attention can be factored"):
         factor_qk(MultiHeadAttention(12, 2), 3)
     with pytest.raises(UserError, match="rank must be from 1 to 12 here; given 13"):
-        factor_qk(MultiHeadAttention(12, 2, "merged"), 13)
+        factor_qk(MultiHeadAttention(12, 2, "merged-qk"), 13)

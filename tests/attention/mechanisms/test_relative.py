@@ -72,7 +72,7 @@ def test_equals_the_formula_at_any_offset(b, q, k, clip, shift, values, seed):
 
 
 def test_blocks_of_rows_equal_the_formula_and_its_gradients():
-    clip, n = 4, 2 * clipped_distance.ROWS + 9
+    clip, n = 4, 2 * clipped_distance.BLOCK_ROWS + 9
     inputs = [x.requires_grad_() for x in draw(1, n, n, clip)]
     query, key, value, on_keys, on_values = inputs
     scores = RelativeScores(query * D**-0.5, key, QueryKeyPositions(range(n), range(n)), on_keys, on_values)
@@ -84,21 +84,21 @@ def test_blocks_of_rows_equal_the_formula_and_its_gradients():
 
 @pytest.mark.parametrize("shift", [0, -3, 2])
 def test_gradcheck(shift, monkeypatch):
-    monkeypatch.setattr(clipped_distance, "ROWS", 3)
+    monkeypatch.setattr(clipped_distance, "BLOCK_ROWS", 3)
     query, key, value, on_keys, on_values = (x[:1, :2].clone() if x.dim() == 4 else x for x in draw(1, 7, 11, 2))
     weights = torch.rand(1, 2, 7, 11, dtype=torch.float64)
     inputs = [x.requires_grad_() for x in (query, key, on_keys)]
-    assert torch.autograd.gradcheck(lambda *x: clipped_distance.compare(*x, shift), inputs)
-    assert torch.autograd.gradgradcheck(lambda *x: clipped_distance.compare(*x, shift), inputs, fast_mode=True)
+    assert torch.autograd.gradcheck(lambda *x: clipped_distance.logits(*x, shift), inputs)
+    assert torch.autograd.gradgradcheck(lambda *x: clipped_distance.logits(*x, shift), inputs, fast_mode=True)
     inputs = [x.requires_grad_() for x in (weights, value, on_values)]
-    assert torch.autograd.gradcheck(lambda *x: clipped_distance.read(*x, shift), inputs)
-    assert torch.autograd.gradgradcheck(lambda *x: clipped_distance.read(*x, shift), inputs, fast_mode=True)
+    assert torch.autograd.gradcheck(lambda *x: clipped_distance.apply(*x, shift), inputs)
+    assert torch.autograd.gradgradcheck(lambda *x: clipped_distance.apply(*x, shift), inputs, fast_mode=True)
 
 
 def test_spread_and_gather_are_each_other_turned_round():
     near, pairs = torch.randn(2, 67, 11, dtype=torch.float64), torch.randn(2, 67, 71, dtype=torch.float64)
-    there = (clipped_distance.spread(near, -2, onto=torch.zeros_like(pairs)) * pairs).sum()
-    back = (clipped_distance.gather(pairs, -2, 11) * near).sum()
+    there = (clipped_distance.add_by_distance(near, -2, torch.zeros_like(pairs)) * pairs).sum()
+    back = (clipped_distance.sum_by_distance(pairs, -2, 11) * near).sum()
     torch.testing.assert_close(there, back)
 
 
@@ -134,11 +134,11 @@ def test_padding_is_invisible_even_as_nan():
     real = torch.arange(70)[None] < torch.tensor([[41], [70]])
     planted = x.clone()
     planted[~real] = torch.nan
-    out = layer(planted, mask=real)
+    out = layer(planted, key_mask=real)
     torch.testing.assert_close(out[:1, :41], layer(x[:1, :41]), atol=1e-5, rtol=1e-5)
     out[real].sum().backward()
     assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in layer.parameters())
-    nothing = layer(x, mask=torch.tensor([[False] * 70, [True] * 70]))
+    nothing = layer(x, key_mask=torch.tensor([[False] * 70, [True] * 70]))
     torch.testing.assert_close(nothing[0], layer.out.bias.expand(70, -1))
 
 

@@ -11,7 +11,7 @@ from regard.attention.masks import Mask
 from regard.attention.mechanisms import MECHANISMS
 from regard.attention.positions import build
 from regard.attention.token_positions import Grid, QueryKeyPositions
-from regard.attention.window_2d import Window2dScores, cut
+from regard.attention.window_2d import Window2dScores, split_tiles
 from regard.errors import UserError
 from regard.inspect import record
 from regard.layers import MultiHeadAttention
@@ -59,7 +59,7 @@ def tiled(query, key, grid, window, bias=None) -> Window2dScores:
 @pytest.mark.parametrize("grid", [Grid(19, 23), Grid(5, 67), Grid(53, 3)])
 def test_neighbourhood_equals_loops(grid, causal):
     window, n = 2, len(grid)
-    assert cut(grid, window).pairs < n * n, "the picture is too small to be cut into tiles"
+    assert split_tiles(grid, window).num_pairs < n * n, "the picture is too small to be cut into tiles"
     query, key, value = draw(2, n)
     keys = torch.rand(2, n, generator=torch.Generator().manual_seed(1)) > 0.4
     keys[0, : n // 2] = False
@@ -101,7 +101,7 @@ def test_bias_on_a_picture_is_that_of_the_flattened_order():
 
 def test_tiles_grow_linearly():
     """Counted, not timed."""
-    assert cut(Grid(64, 64), 3).pairs * 4 == cut(Grid(128, 128), 3).pairs
+    assert split_tiles(Grid(64, 64), 3).num_pairs * 4 == split_tiles(Grid(128, 128), 3).num_pairs
 
 
 @pytest.mark.parametrize("positions", [None, "rotary", "alibi", "t5", "axial", "relative-2d"])
@@ -116,8 +116,8 @@ def test_a_grid_of_height_one_is_a_sequence(mechanism, positions):
     real = torch.arange(61)[None] < torch.tensor([[61], [40]])
     for mask in (None, real):
         for causal in (False, True):
-            want = layer.attention(x[:, 0], mask=mask, causal=causal)
-            got = layer(x, mask=None if mask is None else mask[:, None], causal=causal)
+            want = layer.attention(x[:, 0], key_mask=mask, causal=causal)
+            got = layer(x, key_mask=None if mask is None else mask[:, None], causal=causal)
             assert got.shape == x.shape
             torch.testing.assert_close(got[:, 0], want, atol=1e-6, rtol=1e-5)
 
@@ -159,7 +159,7 @@ def test_states_regard_a_picture(mechanism):
     planted = picture.clone()
     planted[~real] = torch.nan
     with record(layer) as seen:
-        out = layer(states, planted, mask=real)
+        out = layer(states, planted, key_mask=real)
     call = seen.calls[0]
     assert (call.qk_positions.rows, call.qk_positions.columns, call.qk_positions.k_pos) == (
         "tokens",
@@ -171,14 +171,14 @@ def test_states_regard_a_picture(mechanism):
     assert not call.weights.unflatten(-1, (3, 11))[1, :, :, 2:].any()
     flat = layer.attention(states, planted.flatten(1, 2), mask=real.flatten(1))
     assert torch.equal(out, flat)
-    memory = layer.project_kv(planted, mask=real)
+    memory = layer.project_kv(planted, key_mask=real)
     torch.testing.assert_close(torch.cat([layer(s, memory) for s in states.split(1, 1)], 1), out, atol=1e-6, rtol=1e-5)
 
 
 def test_states_regard_a_picture_as_the_captioning_equation_says():
     """α = softmax over (y, x) of h W^key M[y, x]; the context is Σ α M[y, x]."""
     torch.manual_seed(0)
-    layer = SpatialAttention(5, 1, "bilinear:values=false", context_dim=7, output=False, bias=False)
+    layer = SpatialAttention(5, 1, "bilinear:values=false", context_dim=7, output_proj=False, bias=False)
     h, picture = torch.randn(1, 1, 5), torch.randn(1, 3, 4, 7)
     w = layer.attention.mechanism.q.weight.detach().reshape(7, 5)
     scores = torch.tensor([[float(w @ h[0, 0] @ picture[0, y, x]) for x in range(4)] for y in range(3)])

@@ -24,7 +24,7 @@ def logits(name, mechanism, x, i, j, h):
     if name == "synthesizer-random":
         return mechanism.table[h, i, j]
     if name == "synthesizer-factorized":
-        return sum(a * b for a, b in zip(mechanism.of_queries[h, i], mechanism.of_keys[h, j], strict=True))
+        return sum(a * b for a, b in zip(mechanism.query_table[h, i], mechanism.key_table[h, j], strict=True))
     u = mechanism.hidden
     rows = slice(h * u, (h + 1) * u)
     hidden = (mechanism.q.weight[rows] @ x + mechanism.q.bias[rows]).clamp(min=0)
@@ -139,7 +139,7 @@ def test_fixed_random_scores_are_saved_and_not_trained():
 def test_factorized_scores_have_the_rank_asked_for():
     layer = build("synthesizer-factorized", rank=2)
     mechanism = layer.mechanism
-    table = mechanism.of_queries @ mechanism.of_keys.transpose(1, 2)
+    table = mechanism.query_table @ mechanism.key_table.transpose(1, 2)
     assert torch.linalg.matrix_rank(table).tolist() == [2] * H
 
 

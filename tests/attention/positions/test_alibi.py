@@ -5,7 +5,7 @@ import torch
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 
 from regard.attention.positions import build
-from regard.attention.positions.alibi import slopes
+from regard.attention.positions.alibi import alibi_slopes
 from regard.attention.token_positions import Grid, QueryKeyPositions
 from regard.layers import MultiHeadAttention
 
@@ -13,9 +13,9 @@ STRETCHES = [(range(5), range(7)), (range(6, 9), range(2, 13)), (range(9, 10), r
 
 
 def test_slopes_of_the_paper():
-    assert slopes(8) == [2.0**-i for i in range(1, 9)]
-    assert slopes(1) == [2.0**-8]
-    assert slopes(12)[8:] == [2.0**-0.5, 2.0**-1.5, 2.0**-2.5, 2.0**-3.5]
+    assert alibi_slopes(8) == [2.0**-i for i in range(1, 9)]
+    assert alibi_slopes(1) == [2.0**-8]
+    assert alibi_slopes(12)[8:] == [2.0**-0.5, 2.0**-1.5, 2.0**-2.5, 2.0**-3.5]
 
 
 @pytest.mark.parametrize("heads", [1, 2, 3, 5, 7, 8, 12, 13])
@@ -36,7 +36,7 @@ def test_every_way_to_say_the_places(q_pos, k_pos):
     for h in range(3):
         for i, p in enumerate(q_pos):
             for j, s in enumerate(k_pos):
-                assert float(found[0, h, i, j]) == pytest.approx(-slopes(3)[h] * abs(p - s))
+                assert float(found[0, h, i, j]) == pytest.approx(-alibi_slopes(3)[h] * abs(p - s))
     q, k = torch.tensor(q_pos), torch.tensor(k_pos)
     torch.testing.assert_close(alibi.bias(q, k_pos), found)
     torch.testing.assert_close(alibi.bias(q, k), found)
@@ -48,7 +48,7 @@ def test_rows_of_a_batch_may_stand_elsewhere():
     alibi = build("alibi", 12, 3)
     q, k = torch.tensor([[0, 1], [5, 9]]), torch.tensor([[0, 1, 2], [7, 8, 9]])
     found = alibi.bias(q, k)
-    torch.testing.assert_close(found[1], -torch.tensor(slopes(3))[:, None, None] * torch.tensor([[2, 3, 4], [2, 1, 0]]))
+    torch.testing.assert_close(found[1], -torch.tensor(alibi_slopes(3))[:, None, None] * torch.tensor([[2, 3, 4], [2, 1, 0]]))
 
 
 def test_a_grid_counts_as_a_line():

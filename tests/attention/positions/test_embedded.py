@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.attention.positions import build
-from regard.attention.positions.sinusoidal import table
+from regard.attention.positions.sinusoidal import sinusoidal_table
 from regard.attention.token_positions import Grid
 from regard.errors import UserError
 
@@ -46,7 +46,7 @@ def test_axial_says_row_and_column(learned):
     axial = build(f"axial:learned={learned}", DIM, 2)
     x = torch.randn(2, 15, DIM).double()
     found = axial.embed(x, Grid(3, 5)) - x
-    line = [t.double() for t in axial.tables] if learned else [table(torch.arange(9), DIM // 2)] * 2
+    line = [t.double() for t in axial.tables] if learned else [sinusoidal_table(torch.arange(9), DIM // 2)] * 2
     for y in range(3):
         for column in range(5):
             expected = torch.cat((line[0][y], line[1][column]))

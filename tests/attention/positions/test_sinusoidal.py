@@ -38,7 +38,7 @@ def test_halves_are_the_same_waves_sines_first():
 @pytest.mark.parametrize("k", [1, 5, -3, 1000, 0.5])
 def test_shift_moves_every_position_by_k(name, k):
     position_ids = torch.tensor([0.0, 1.0, 2.0, 13.0, 511.0, 4999.0])
-    move = build(name, DIM, 2).shift(k)
+    move = build(name, DIM, 2).shift_matrix(k)
     torch.testing.assert_close(pe(name, position_ids) @ move.t(), pe(name, position_ids + k), rtol=0, atol=1e-9)
     assert (
         pe(name, position_ids + k) - pe(name, position_ids)
@@ -48,17 +48,17 @@ def test_shift_moves_every_position_by_k(name, k):
 @pytest.mark.parametrize("name", NAMES)
 def test_shift_is_a_rotation_and_shifts_add_up(name):
     place = build(name, DIM, 2)
-    move, eye = place.shift(7), torch.eye(DIM, dtype=torch.float64)
+    move, eye = place.shift_matrix(7), torch.eye(DIM, dtype=torch.float64)
     torch.testing.assert_close(move @ move.t(), eye)
     assert float(torch.linalg.det(move)) == pytest.approx(1)
-    torch.testing.assert_close(move @ place.shift(-7), eye)
-    torch.testing.assert_close(torch.linalg.matrix_power(place.shift(1), 7), move)
-    torch.testing.assert_close(place.shift(3) @ place.shift(4), move)
+    torch.testing.assert_close(move @ place.shift_matrix(-7), eye)
+    torch.testing.assert_close(torch.linalg.matrix_power(place.shift_matrix(1), 7), move)
+    torch.testing.assert_close(place.shift_matrix(3) @ place.shift_matrix(4), move)
 
 
 def test_the_sign_of_the_sines():
     """[[cos kω, sin kω], [-sin kω, cos kω]] for the (sin, cos) order, block by block; the first ω is 1."""
-    move = build("sinusoidal", DIM, 2).shift(2)
+    move = build("sinusoidal", DIM, 2).shift_matrix(2)
     block = [[math.cos(2), math.sin(2)], [-math.sin(2), math.cos(2)]]
     torch.testing.assert_close(move[:2, :2], torch.tensor(block, dtype=torch.float64))
     assert not move[:2, 2:].any()

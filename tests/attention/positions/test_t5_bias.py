@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from regard.attention.positions import build
-from regard.attention.positions.t5_bias import bucket
+from regard.attention.positions.t5_bias import distance_bucket
 from regard.errors import UserError
 
 STRETCHES = [(range(300), range(300)), (range(150, 157), range(3, 211)), (range(9, 10), range(10))]
@@ -20,7 +20,7 @@ def test_buckets_are_t5s(bidirectional, half, beyond):
     max_distance = half + beyond
     far = torch.arange(-2 * max_distance - 5, 2 * max_distance + 6)
     theirs = T5Attention._relative_position_bucket(far, bidirectional, buckets, max_distance)
-    assert torch.equal(bucket(far, bidirectional, buckets, max_distance), theirs)
+    assert torch.equal(distance_bucket(far, bidirectional, buckets, max_distance), theirs)
 
 
 @pytest.mark.parametrize("bidirectional", [True, False])
