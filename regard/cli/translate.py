@@ -103,12 +103,12 @@ def _check_decoding(temperature: float | None, sampling: dict[str, Any], beams: 
 
 
 def _print_translations(translations: list[Any], links: IO[str] | None, json_: bool) -> None:
-    from regard.tasks.translate.alignment import pharaoh
+    from regard.tasks.translate.alignment import format_pharaoh
 
     for translation in translations:
         print(json.dumps(translation.as_dict(), ensure_ascii=False) if json_ else translation.text)
         if links is not None:
-            links.write(pharaoh(translation.alignment) + "\n")
+            links.write(format_pharaoh(translation.alignment) + "\n")
     sys.stdout.flush()
     if links is not None:
         links.flush()

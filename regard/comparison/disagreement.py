@@ -38,7 +38,7 @@ def disagreements(plan: Plan, found: Mapping[str, Any], out: Path) -> dict[str, 
     runs = [opened(folder) for folder in folders] if chosen else []
     examples = []
     for item, about in zip(chosen, judge.describe_items(out / "parts", chosen, runs), strict=True):
-        words = about.get("said") or [str(said[name][item]) if spoken else "" for name in names]
+        words = about.get("outputs") or [str(said[name][item]) if spoken else "" for name in names]
         each = [
             {"name": name, "said": one, **_figure(judge, quality[:, item], names.index(name))}
             for name, one in zip(names, words, strict=False)
@@ -130,8 +130,8 @@ def _looks(
     looks: list[dict[str, Any]] = []
     for run, name in zip(runs, names, strict=True):
         try:
-            if about.get("asked"):
-                seen = run.look(about["asked"], faithful=False).data if "look" in run.verbs else None
+            if about.get("prompt"):
+                seen = run.look(about["prompt"], faithful=False).data if "look" in run.verbs else None
             else:
                 seen = judge.look(run, out / "parts", item, judge.measures_faithfulness)
         except (ValueError, RuntimeError, UserError):  # what cannot be shown leaves the report as it is
@@ -143,4 +143,4 @@ def _looks(
 
 def _said(file: Path) -> list[Any]:
     lines = file.with_suffix(".jsonl").read_text(encoding="utf-8").split("\n")
-    return [json.loads(line).get("said") for line in lines if line]
+    return [json.loads(line).get("output") for line in lines if line]

@@ -1,20 +1,23 @@
-"""What comparing asks of a task: deal the data into three fixed parts, and say what a run got of each test item.
+"""The interface that a task implements so that `regard.compare` can compare its runs.
 
-A file here is a plain module with the names of `Contest`, listed in `CONTESTS`. A measure is a function of sums over
-test items, so that means, perplexities, F1 and BLEU are resampled and tested in the same way.
+A metric is a function of sums over test items, so that means, perplexities, F1 and BLEU are bootstrapped and tested in
+the same way.
 """
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors.numpy import load_file
 
+from regard.data.train_valid_split import count_duplicates
 from regard.errors import UserError
 from regard.tasks.base import get_task
 
@@ -24,8 +27,18 @@ PARTS = ("train", "valid", "test")
 
 @dataclass(frozen=True)
 class ComparisonMetric:
-    """`metric` takes sums over items (..., k). `better`: max or min. `share`: between 0 and 1; `linear`: the mean of
-    the first of the k numbers of an item; `top`: between 0 and this. `format` is that of a column of the report."""
+    """A metric of the comparison.
+
+    Attributes:
+        name: Its name.
+        better: "max" or "min".
+        format: How the report shows it: "percent" or "number".
+        description: What it is, for the report.
+        compute: Sums over items (..., k) to the metric (...).
+        is_fraction: Whether it is between 0 and 1.
+        is_mean: Whether it is the mean of the first of the k numbers of an item.
+        maximum: Its largest value; the smallest is 0.
+    """
 
     name: str
     better: str
@@ -39,14 +52,19 @@ class ComparisonMetric:
 
 @dataclass(frozen=True)
 class ItemScores:
-    """For each measure what each test item adds, (items, k), and what the run said of each, as plain data."""
+    """The scores of a run on each test item.
+
+    Attributes:
+        stats: For each metric what each item adds to the sums, (items, k).
+        outputs: For each item plain data about the output of the run; {"output": ...} is shown in the report.
+    """
 
     stats: Mapping[str, np.ndarray]
     outputs: Sequence[Any] = field(default_factory=list)
 
 
 class ComparisonAdapter(ABC):
-    """What `regard.compare` needs of a task: split the data into three fixed parts, and score each test item of a run.
+    """Splits the data of a task into three fixed parts, and scores the runs on each test item.
 
     Attributes:
         metrics: The first one ranks, unless the user names another.
@@ -60,19 +78,19 @@ class ComparisonAdapter(ABC):
 
     @abstractmethod
     def split_data(
-        self, settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path
+        self, settings: Any, test_files: Sequence[str] | None, test_fraction: float, seed: int, folder: Path
     ) -> dict[str, Any]:
         """Read the data and write `folder`/train..., valid... and test...
 
         Args:
             settings: The settings that name the data.
-            test: Files of the test part; None to hold out a part of the training data.
-            share: The fraction to hold out.
+            test_files: Files of the test part; None to hold out a part of the training data.
+            test_fraction: The fraction to hold out.
             seed: Seed of the split.
             folder: Where the parts are written.
 
         Returns:
-            Facts for the report: how many items each part has, and how many are in two parts.
+            Facts for the report: "items" of each part, "repeated" items, and whether test items have "evidence".
         """
 
     @abstractmethod
@@ -100,30 +118,57 @@ class ComparisonAdapter(ABC):
         """
 
     @abstractmethod
-    def describe_items(self, folder: Path, numbers: Sequence[int], runs: Sequence[Any]) -> list[dict[str, Any]]:
-        """Test items as text: {"text": ..., "truth": ...}, with "said" of each run where the scores do not contain it,
-        and with "asked", a text to look at in place of the item."""
+    def describe_items(self, folder: Path, indices: Sequence[int], runs: Sequence[Any]) -> list[dict[str, Any]]:
+        """Test items for the report: {"text": ..., "truth": ...}.
+
+        "outputs" has the output of each run where `ItemScores.outputs` does not have it; "prompt" is a text to look at
+        in place of the item.
+        """
 
 
 def get_comparison(task: str) -> ComparisonAdapter:
-    """The comparison adapter of a task. Raises UserError where its runs cannot be compared."""
+    """The comparison adapter of a task. Raises UserError if its runs cannot be compared."""
     adapter = get_task(task).build_comparison()
     if adapter is None:
-        raise UserError(f"runs of the task {task!r} cannot be compared")
+        raise UserError(f"runs of the task {task!r} cannot be compared: the task has no comparison adapter")
     return adapter
 
 
-def load_item_stats(file: Path, measure: str) -> np.ndarray:
-    """(items, k) of a run."""
-    return load_file(file.with_suffix(".safetensors"))[measure]
+def load_item_stats(file: Path, metric: str) -> np.ndarray:
+    """The stats of a run for a metric, (items, k)."""
+    return load_file(file.with_suffix(".safetensors"))[metric]
 
 
 def ratio_of_sums(sums: np.ndarray) -> np.ndarray:
-    """Of the first number by the second."""
+    """The first sum divided by the second, (..., 2) to (...)."""
     return sums[..., 0] / np.maximum(sums[..., 1], 1e-12)
 
 
 def add_counts(values: np.ndarray) -> np.ndarray:
-    """Numbers of items (n,) as (n, 2), of which `mean` is the mean."""
+    """Values of items (n,) to (n, 2) with a count of 1 each: `ratio_of_sums` of their sum is the mean."""
     values = np.asarray(values, np.float64)
     return np.stack([values, np.ones_like(values)], -1)
+
+
+def count_repeated(parts: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """How many items of a part are in another part, for the report."""
+    return {
+        "test in training": count_duplicates(parts["train"], parts["test"]),
+        "test in validation": count_duplicates(parts["valid"], parts["test"]),
+        "validation in training": count_duplicates(parts["train"], parts["valid"]),
+    }
+
+
+def write_jsonl(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write a JSONL file."""
+    file.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+
+
+def read_jsonl(file: Path) -> list[dict[str, Any]]:
+    """Read a JSONL file. It is read again only if it has changed."""
+    return _read_jsonl(file, file.stat().st_mtime_ns)
+
+
+@cache
+def _read_jsonl(file: Path, modified: int) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]

@@ -26,7 +26,7 @@ from regard.tasks.classify.dataset import encode_targets, encode_texts
 from regard.tasks.classify.metrics import compute_metrics
 from regard.tasks.classify.run import Classifier
 from regard.tasks.language.run import LanguageModel
-from regard.tasks.translate.objective import measure
+from regard.tasks.translate.objective import evaluate_pairs
 from regard.tasks.translate.run import Translator
 
 logger = logging.getLogger(__name__)
@@ -159,7 +159,7 @@ def _pairs(run: Translator, files: Sequence[str | Path], rows: int) -> Callable[
     whole = parallel_text.encode_pairs(kept, run.tokenizer, max_tokens=run.most)
 
     def asked() -> dict[str, float]:
-        said = measure(run.model, whole, batch_tokens=2 * data.batch_tokens)
+        said = evaluate_pairs(run.model, whole, batch_tokens=2 * data.batch_tokens)
         return {name: float(said[name]) for name in SHOWN if name in said}
 
     return asked

@@ -12,10 +12,17 @@ from regard.data import parallel_text
 from regard.data.tokenizer import BOS, EOS
 from regard.errors import UserError
 from regard.models import transformer
-from regard.tasks.translate.alignment import alignments, attention, links, pharaoh, said_numbers, word_numbers
-from regard.tasks.translate.metrics import scores
-from regard.tasks.translate.objective import Translate, collate, said
-from regard.tasks.translate.run import encode
+from regard.tasks.translate.alignment import (
+    align_pairs,
+    align_words,
+    format_pharaoh,
+    record_cross_attention,
+    target_word_ids,
+    text_word_ids,
+)
+from regard.tasks.translate.metrics import compute_metrics
+from regard.tasks.translate.objective import TranslateObjective, collate, next_token_logits
+from regard.tasks.translate.run import encode_sources
 
 WORDS = {"dog": "Hund", "cat": "Katze", "house": "Haus", "red": "rot", "old": "alt", "sees": "sieht", "a": "ein"}
 QUIET = {"progress": False}
@@ -79,9 +86,9 @@ def test_a_run_loads_as_it_was(learnt, name):
 def test_attention_is_that_of_the_steps_along_the_chosen_beam(learnt, name):
     """The translation given whole has the weights that its steps had, row t for word t + 1."""
     run = learnt[name]
-    source, _ = encode(["old cat sees a house"], run.tokenizer, 100)
+    source, _ = encode_sources(["old cat sees a house"], run.tokenizer, 100)
     target = run.batch_translator().translate(source, max_length=20)[0][0].ids
-    whole = attention(run, source, [target])[0]
+    whole = record_cross_attention(run, source, [target])[0]
     from regard.inspect import record
 
     for site, weights in whole.items():
@@ -157,7 +164,7 @@ def test_scores_are_those_of_sacrebleu():
     import sacrebleu
 
     found, wanted = ["The cat sat on the mat .", "A dog runs"], ["the cat sat on a mat .", "a dog runs fast"]
-    made = scores(found, wanted)
+    made = compute_metrics(found, wanted)
     assert made["bleu"] == sacrebleu.corpus_bleu(found, [wanted]).score
     assert made["bleu_lc"] == sacrebleu.corpus_bleu(found, [wanted], lowercase=True).score
     assert made["chrf"] == sacrebleu.corpus_chrf(found, [wanted]).score
@@ -167,9 +174,9 @@ def test_scores_are_those_of_sacrebleu():
 def test_long_sources_are_cut_and_told(learnt):
     run = learnt["transformer"]
     with collect_messages() as messages:
-        found = run.translate_all(["dog " * 5000, "old cat"], beam=2, limit=5)
+        found = run.translate_all(["dog " * 5000, "old cat"], beam=2, max_length=5)
     assert messages == ["1 of 2 sources have more than 256 tokens and are cut there"]
-    assert [one.cut for one in found] == [True, False]
+    assert [one.truncated for one in found] == [True, False]
     assert found[1].text == "alt Katze"
     assert run.translate("\u4f60\u597d \U0001f600").source == "\u4f60\u597d \U0001f600"  # unknown words are no trouble
 
@@ -192,10 +199,10 @@ def test_a_seed_gives_the_same_weights_and_pairs_of_one_source_stay_together(tmp
     for name in ("a", "b"):
         regard.train("translate", files, steps=2, settings=SMALL, out=tmp_path / name, **QUIET)
     assert (tmp_path / "a/model.safetensors").read_bytes() == (tmp_path / "b/model.safetensors").read_bytes()
-    from regard.tasks.translate.task import _split
+    from regard.tasks.translate.dataset import split_pairs
 
     texts = parallel_text.ParallelTexts(["x", "y", "x", "z", "y"] * 3, list("abcde") * 3, [], "")
-    train, valid = _split(texts, 0.3, 0)
+    train, valid = split_pairs(texts, 0.3, 0)
     assert not set(train.sources) & set(valid.sources)
     assert len(train.sources) + len(valid.sources) == 15
 
@@ -226,10 +233,10 @@ def test_batches_shift_the_target_and_count_words():
     assert batch.target[:, 0].tolist() == [BOS, BOS]
     assert batch.counts == {"words": 7.0}
     assert batch.tokens == 4 + 2 + 7
-    flat = batch.words.tolist()
+    flat = batch.next_ids.tolist()
     assert flat[2] == flat[-1] == EOS
     assert batch.target[1].tolist()[1:] == flat[3:6]
-    assert batch.target.flatten()[batch.places].tolist() == [BOS, *flat[:2], BOS, *flat[3:6]]
+    assert batch.target.flatten()[batch.logits_at].tolist() == [BOS, *flat[:2], BOS, *flat[3:6]]
 
 
 def test_the_loss_is_smoothed_by_hand_and_does_not_see_padding():
@@ -240,10 +247,10 @@ def test_the_loss_is_smoothed_by_hand_and_does_not_see_padding():
     words = tokenizer.train_tokenizer([*texts.sources, *texts.targets], "spaces", 50)
     both = parallel_text.encode_pairs(texts, words)
     model = transformer.TransformerConfig(dim=8, hidden=8, layers=1, heads=1).build(words.vocab_size).eval()
-    task = Translate(both, both, batch_tokens=64, seed=0, smoothing=0.1)
+    task = TranslateObjective(both, both, batch_tokens=64, seed=0, label_smoothing=0.1)
     batch = task.batch(np.array([0, 1]), 0)
-    chances = said(model, batch).log_softmax(-1)
-    nats = -chances.gather(1, batch.words[:, None]).sum()
+    chances = next_token_logits(model, batch).log_softmax(-1)
+    nats = -chances.gather(1, batch.next_ids[:, None]).sum()
     wanted = 0.9 * nats - 0.1 * chances.mean(-1).sum()
     assert task.loss(model, batch)["words"].sum.item() == pytest.approx(wanted.item(), rel=1e-5)
     parts = [task.loss(model, task.batch(np.array([i]), 0))["words"].sum.item() for i in (0, 1)]
@@ -256,37 +263,37 @@ def test_words_of_tokens_and_links():
 
     words = tokenizer.train_tokenizer([" der Hund der Katze"] * 3, "bpe", 290)
     ids = words.encode(" der Katzenhund der").ids
-    [numbers] = word_numbers(["der Katzenhund der"], words)
-    assert said_numbers([ids], words) == [numbers]
-    assert word_numbers(["der Katzenhund der", ""], words, 2) == [numbers[:2], []]
+    [numbers] = text_word_ids(["der Katzenhund der"], words)
+    assert target_word_ids([ids], words) == [numbers]
+    assert text_word_ids(["der Katzenhund der", ""], words, 2) == [numbers[:2], []]
     assert numbers == sorted(numbers)
     assert set(numbers) == {0, 1, 2}
     for number, word in enumerate(("der", "Katzenhund", "der")):
         assert words.decode([i for i, n in zip(ids, numbers, strict=True) if n == number]).strip() == word
     weights = np.array([[0.1, 0.2, 0.6], [0.4, 0.5, 0.0]])
-    assert links(weights, [0, 0, 1], [0, 1]) == [(1, 0), (0, 1)]
-    assert links(weights, [0, 0, 1], [0, 0]) == [(0, 0)]  # a word has the weight of all its tokens
-    assert pharaoh([(1, 0), (0, 1)]) == "0-1 1-0"
+    assert align_words(weights, [0, 0, 1], [0, 1]) == [(1, 0), (0, 1)]
+    assert align_words(weights, [0, 0, 1], [0, 0]) == [(0, 0)]  # a word has the weight of all its tokens
+    assert format_pharaoh([(1, 0), (0, 1)]) == "0-1 1-0"
 
 
 def test_words_of_tokens_that_are_words_or_characters():
     from regard.data import tokenizer
 
     dates = tokenizer.train_tokenizer(["Saturday, May 2, 1987"], "words", 50)
-    assert word_numbers(["Saturday, May 2, 1987", "2 , May"], dates) == [[0, 0, 1, 2, 2, 3], [0, 1, 2]]
-    assert word_numbers(["Sunday, May"], dates) == [[0, 0, 1]]  # a word that is not known stands where it stood
+    assert text_word_ids(["Saturday, May 2, 1987", "2 , May"], dates) == [[0, 0, 1, 2, 2, 3], [0, 1, 2]]
+    assert text_word_ids(["Sunday, May"], dates) == [[0, 0, 1]]  # a word that is not known stands where it stood
     ids = dates.encode("Saturday, May").ids
     assert parallel_text.decode_line(ids, dates) == "saturday , may"
-    assert said_numbers([ids], dates) == [[0, 1, 2]]
+    assert target_word_ids([ids], dates) == [[0, 1, 2]]
     letters = tokenizer.train_tokenizer(["ab c"], "chars", 50)
-    assert word_numbers(["ab c", "xy zc a", "x a"], letters) == [[0, 0, 1, 1], [0, 0, 1, 1, 1, 2, 2], [0, 1, 1]]
-    assert said_numbers([letters.encode(text).ids for text in ("xy zc a", "x a")], letters) == [
+    assert text_word_ids(["ab c", "xy zc a", "x a"], letters) == [[0, 0, 1, 1], [0, 0, 1, 1, 1, 2, 2], [0, 1, 1]]
+    assert target_word_ids([letters.encode(text).ids for text in ("xy zc a", "x a")], letters) == [
         [0, 0, 1, 1, 1, 2, 2],
         [0, 1, 1],
     ]
     spaces = tokenizer.train_tokenizer(["ab c ."], "spaces", 50)
-    assert word_numbers(["ab  x , c."], spaces) == [[0, 1, 2, 3]]
-    assert said_numbers([spaces.encode("ab x c").ids], spaces) == [[0, 1, 2]]
+    assert text_word_ids(["ab  x , c."], spaces) == [[0, 1, 2, 3]]
+    assert target_word_ids([spaces.encode("ab x c").ids], spaces) == [[0, 1, 2]]
 
 
 def test_look_shows_the_source_and_its_translation(learnt):
@@ -297,7 +304,7 @@ def test_look_shows_the_source_and_its_translation(learnt):
     assert "red" in seen.html()
     assert "Hund" in seen.svg()
     assert 0 < sum(seen.data["weights"]) <= 1.0001
-    assert alignments(run, [[EOS]], [[]], ([[]], [[]])) == [[]]
+    assert align_pairs(run, [[EOS]], [[]], ([[]], [[]])) == [[]]
 
 
 def test_the_base_model_of_the_paper_counted_part_by_part():

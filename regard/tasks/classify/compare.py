@@ -1,4 +1,4 @@
-"""Compare classifiers: the share of test documents that are named rightly."""
+"""Compare classifiers by accuracy, F1 and loss on the same test documents."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,107 +17,91 @@ from regard.errors import UserError
 from regard.inspect import find_attention_layers
 from regard.tasks.classify.dataset import encode_targets
 from regard.tasks.classify.metrics import EPSILON
-from regard.tasks.comparison import PARTS, ComparisonAdapter, ComparisonMetric, ItemScores, add_counts, ratio_of_sums, load_item_stats
+from regard.tasks.comparison import (
+    PARTS,
+    ComparisonAdapter,
+    ComparisonMetric,
+    ItemScores,
+    add_counts,
+    count_repeated,
+    load_item_stats,
+    ratio_of_sums,
+    read_jsonl,
+    write_jsonl,
+)
 
 logger = logging.getLogger(__name__)
 
 
-def _macro(sums: np.ndarray) -> np.ndarray:
-    """Of counts (..., classes x 3): rightly said, said, true."""
-    right, said, true = np.moveaxis(sums.reshape(*sums.shape[:-1], -1, 3), -1, 0)
-    seen = true > 0
-    return (2 * right / np.maximum(said + true, 1) * seen).sum(-1) / np.maximum(seen.sum(-1), 1)
+def macro_f1(sums: np.ndarray) -> np.ndarray:
+    """Macro-F1 from counts (..., classes x 3) of correct, predicted and actual labels."""
+    correct, predicted, actual = np.moveaxis(sums.reshape(*sums.shape[:-1], -1, 3), -1, 0)
+    occurs = actual > 0
+    return (2 * correct / np.maximum(predicted + actual, 1) * occurs).sum(-1) / np.maximum(occurs.sum(-1), 1)
 
 
-def _micro(sums: np.ndarray) -> np.ndarray:
-    """Of counts (..., 3): rightly said, said, true."""
+def micro_f1(sums: np.ndarray) -> np.ndarray:
+    """Micro-F1 from counts (..., 3) of correct, predicted and actual labels."""
     return 2 * sums[..., 0] / np.maximum(sums[..., 1] + sums[..., 2], 1)
 
 
-METRICS = (
-    ComparisonMetric("accuracy", "max", "percent", "share of test documents named rightly", ratio_of_sums, is_fraction=True, is_mean=True),
-    ComparisonMetric("macro_f1", "max", "percent", "F1, the mean over classes", _macro, is_fraction=True),
-    ComparisonMetric("micro_f1", "max", "percent", "F1 of all pairs of document and label", _micro, is_fraction=True),
-    ComparisonMetric("loss", "min", "number", "nats: -log of the chance given to the truth", ratio_of_sums, is_mean=True, maximum=math.inf),
-)
-
-
-def _rows(table: Table, file: str) -> list[dict[str, Any]]:
-    """With the spans that decide, where a .jsonl file has them under "evidence"."""
-    cells = table.labels or []
-    rows: list[dict[str, Any]] = [{"text": t, "label": c} for t, c in zip(table.texts, cells, strict=True)]
-    if Path(file).suffix == ".jsonl" and len(table.row_ids or rows) == len(rows):
-        lines = [line for line in Path(file).read_text(encoding="utf-8").split("\n") if line.strip()]
-        for row, number in zip(rows, table.row_ids or range(len(rows)), strict=True):
-            found = json.loads(lines[number]) if number < len(lines) else {}
-            if isinstance(found, dict) and isinstance(found.get("evidence"), list):
-                row["evidence"] = found["evidence"]
-    return rows
-
-
-def _said(run: Any, chances: np.ndarray) -> str:
-    """The class that is named, or all labels."""
-    if not run.multi_label:
-        return run.labels[int(chances.argmax())]
-    return "|".join(name for name, p in zip(run.labels, chances, strict=True) if p >= labels.THRESHOLD)
-
-
-def _read(path: Path) -> list[dict[str, Any]]:
-    return _lines(path, path.stat().st_mtime_ns)
-
-
-@cache
-def _lines(path: Path, date: int) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
-
-
 class ClassifyComparison(ComparisonAdapter):
-    metrics = METRICS
+    """Comparison of classifiers."""
+
+    metrics = (
+        ComparisonMetric(
+            "accuracy",
+            "max",
+            "percent",
+            "fraction of test documents with the correct class",
+            ratio_of_sums,
+            is_fraction=True,
+            is_mean=True,
+        ),
+        ComparisonMetric("macro_f1", "max", "percent", "mean F1 of the classes", macro_f1, is_fraction=True),
+        ComparisonMetric(
+            "micro_f1", "max", "percent", "F1 over all pairs of document and label", micro_f1, is_fraction=True
+        ),
+        ComparisonMetric(
+            "loss", "min", "number", "mean -log p of the correct class", ratio_of_sums, is_mean=True, maximum=math.inf
+        ),
+    )
     measures_faithfulness = True
 
     def split_data(
-        self, settings: Any, test: Sequence[str] | None, share: float, seed: int, folder: Path
+        self, settings: Any, test_files: Sequence[str] | None, test_fraction: float, seed: int, folder: Path
     ) -> dict[str, Any]:
-        """Class by class by chance; documents named for validation or test stay what they are."""
-        given = settings.data
-        many = given.multi_label
-        where = {"text": given.text, "label": given.label, "multilabel": many}
-        whole = read_table(given.train, **where)
-        for note in whole.notes:
+        """At random, stratified by class. Named validation and test files are used as they are."""
+        data = settings.data
+        columns = {"text": data.text, "label": data.label, "multilabel": data.multi_label}
+        table = read_table(data.train, **columns)
+        for note in table.notes:
             logger.info(note)
-        cells = whole.labels or []
-        mark = (labels.find_separator(cells) if given.separator is None else given.separator) if many else None
-        keys = labels.rarest_labels(labels.split_labels(cells, mark)) if mark else cells
-        left = np.arange(len(cells))
-        rows = {"train": _rows(whole, given.train)}
-        if test is not None:
-            rows["test"] = _rows(read_table(test[0], **where), test[0])
+        cells, separator = table.labels or [], None
+        if data.multi_label:
+            separator = labels.find_separator(cells) if data.separator is None else data.separator
+        strata = labels.rarest_labels(labels.split_labels(cells, separator)) if separator else cells
+        rows, parts = _table_rows(table, data.train), {}
+        train = np.arange(len(cells))
+        if test_files is not None:
+            parts["test"] = _table_rows(read_table(test_files[0], **columns), test_files[0])
         else:
-            left, aside = train_valid_split.split_indices(keys, share, seed)
-            rows["test"] = [rows["train"][i] for i in aside]
-        if given.valid is not None:
-            rows["valid"] = _rows(read_table(given.valid, **where), given.valid)
-            kept = left
+            train, test = train_valid_split.split_indices(strata, test_fraction, seed)
+            parts["test"] = [rows[i] for i in test]
+        if data.valid is not None:
+            parts["valid"] = _table_rows(read_table(data.valid, **columns), data.valid)
         else:
-            kept, aside = (
-                left[part]
-                for part in train_valid_split.split_indices([keys[i] for i in left], given.valid_fraction, seed)
-            )
-            rows["valid"] = [rows["train"][i] for i in aside]
-        rows["train"] = [rows["train"][i] for i in kept]
-        for part, made in rows.items():
-            text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in made)
-            (folder / f"{part}.jsonl").write_text(text, encoding="utf-8")
-        texts = {part: [row["text"] for row in made] for part, made in rows.items()}
+            split = train_valid_split.split_indices([strata[i] for i in train], data.valid_fraction, seed)
+            train, valid = (train[indices] for indices in split)
+            parts["valid"] = [rows[i] for i in valid]
+        parts["train"] = [rows[i] for i in train]
+        for part, part_rows in parts.items():
+            write_jsonl(folder / f"{part}.jsonl", part_rows)
         return {
-            "items": {part: len(rows[part]) for part in PARTS},
-            "repeated": {
-                "test in training": train_valid_split.count_duplicates(texts["train"], texts["test"]),
-                "test in validation": train_valid_split.count_duplicates(texts["valid"], texts["test"]),
-                "validation in training": train_valid_split.count_duplicates(texts["train"], texts["valid"]),
-            },
-            "separator": mark,
-            "evidence": all("evidence" in row for row in rows["test"]),
+            "items": {part: len(parts[part]) for part in PARTS},
+            "repeated": count_repeated({part: [row["text"] for row in part_rows] for part, part_rows in parts.items()}),
+            "separator": separator,
+            "evidence": all("evidence" in row for row in parts["test"]),
         }
 
     def data_settings(self, folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,31 +109,43 @@ class ClassifyComparison(ComparisonAdapter):
         return {**files, "text": "text", "label": "label", "separator": facts["separator"]}
 
     def score(self, run: Any, folder: Path) -> ItemScores:
-        rows = _read(folder / "test.jsonl")
-        truth = encode_targets([row["label"] for row in rows], run.labels, run.config.get("separator"), "the test part")
-        chances = run.probabilities([row["text"] for row in rows])
-        said = [{"said": _said(run, row), "chances": [round(float(p), 6) for p in row]} for row in chances]
-        if truth.ndim == 2:
-            guess, true = chances >= labels.THRESHOLD, truth > 0
-            right = (guess == true).all(1)
-            loss = -np.log(np.clip(np.where(true, chances, 1 - chances), EPSILON, 1)).mean(1)
+        rows = read_jsonl(folder / "test.jsonl")
+        cells = [row["label"] for row in rows]
+        targets = encode_targets(cells, run.labels, run.config.get("separator"), "the test part")
+        probabilities = run.probabilities([row["text"] for row in rows])
+        if targets.ndim == 2:
+            predicted, actual = probabilities >= labels.THRESHOLD, targets > 0
+            correct = (predicted == actual).all(1)
+            likelihood = np.where(actual, probabilities, 1 - probabilities)
+            loss = -np.log(np.clip(likelihood, EPSILON, 1)).mean(1)
         else:
-            eye = np.eye(len(run.labels), dtype=bool)
-            guess, true = eye[chances.argmax(1)], eye[truth]
-            right = chances.argmax(1) == truth
-            loss = -np.log(np.maximum(chances[np.arange(len(truth)), truth], EPSILON))
-        counts = np.stack([guess & true, guess, true], -1).astype(np.float64)
-        macro, micro = counts.reshape(len(rows), -1), counts.sum(1)
-        return ItemScores({"accuracy": add_counts(right), "macro_f1": macro, "micro_f1": micro, "loss": add_counts(loss)}, said)
+            one_hot = np.eye(len(run.labels), dtype=bool)
+            predicted, actual = one_hot[probabilities.argmax(1)], one_hot[targets]
+            correct = probabilities.argmax(1) == targets
+            loss = -np.log(np.maximum(probabilities[np.arange(len(targets)), targets], EPSILON))
+        counts = np.stack([predicted & actual, predicted, actual], -1).astype(np.float64)
+        stats = {
+            "accuracy": add_counts(correct),
+            "macro_f1": counts.reshape(len(rows), -1),
+            "micro_f1": counts.sum(1),
+            "loss": add_counts(loss),
+        }
+        names = np.array(run.labels, object)
+        outputs = [
+            {"output": "|".join(names[mask]), "probabilities": [round(float(p), 6) for p in row]}
+            for mask, row in zip(predicted, probabilities, strict=True)
+        ]
+        return ItemScores(stats, outputs)
 
     def latency_queries(self, run: Any, folder: Path, count: int) -> list[Callable[[], Any]]:
-        return [lambda text=row["text"]: run.predict(text) for row in _read(folder / "valid.jsonl")[:count]]
+        rows = read_jsonl(folder / "valid.jsonl")[:count]
+        return [lambda text=row["text"]: run.predict(text) for row in rows]
 
     def look(self, run: Any, folder: Path, item: int, faithful: bool) -> dict[str, Any] | None:
-        row = _read(folder / "test.jsonl")[item]
+        row = read_jsonl(folder / "test.jsonl")[item]
         if run.fitted is not None or not find_attention_layers(run.model):
             return None
-        evidence = [(int(a), int(b)) for a, b in row["evidence"]] if "evidence" in row else None
+        evidence = [(int(start), int(end)) for start, end in row["evidence"]] if "evidence" in row else None
         try:
             return run.look(row["text"], evidence=evidence, faithful=faithful).data
         except UserError:  # an empty text, for example
@@ -159,6 +154,19 @@ class ClassifyComparison(ComparisonAdapter):
     def item_quality(self, file: Path) -> np.ndarray:
         return load_item_stats(file, "accuracy")[:, 0]
 
-    def describe_items(self, folder: Path, numbers: Sequence[int], runs: Sequence[Any]) -> list[dict[str, Any]]:
-        rows = _read(folder / "test.jsonl")
-        return [{"text": rows[i]["text"], "truth": rows[i]["label"]} for i in numbers]
+    def describe_items(self, folder: Path, indices: Sequence[int], runs: Sequence[Any]) -> list[dict[str, Any]]:
+        rows = read_jsonl(folder / "test.jsonl")
+        return [{"text": rows[i]["text"], "truth": rows[i]["label"]} for i in indices]
+
+
+def _table_rows(table: Table, file: str) -> list[dict[str, Any]]:
+    """The rows of a table; with "evidence", spans that decide the label, if a .jsonl file has them."""
+    cells = table.labels or []
+    rows: list[dict[str, Any]] = [{"text": t, "label": c} for t, c in zip(table.texts, cells, strict=True)]
+    if Path(file).suffix == ".jsonl" and len(table.row_ids or rows) == len(rows):
+        lines = [line for line in Path(file).read_text(encoding="utf-8").split("\n") if line.strip()]
+        for row, number in zip(rows, table.row_ids or range(len(rows)), strict=True):
+            record = json.loads(lines[number]) if number < len(lines) else {}
+            if isinstance(record, dict) and isinstance(record.get("evidence"), list):
+                row["evidence"] = record["evidence"]
+    return rows

@@ -1,7 +1,7 @@
 """Batches, loss and evaluation of text classifiers. A batch has documents of similar length.
 
 one label          Σ w_y · -log softmax(z)_y / Σ w_y                                   w: class weights
-several labels     mean over labels of -(w t log σ(z) + (1 - t) log(1 - σ(z)))         t: 1 if the document has the label
+several labels     mean over labels of -(w t log σ(z) + (1 - t) log(1 - σ(z)))         t: 1 if it has the label
 
 With label smoothing ε (Szegedy et al. 2016, Rethinking the Inception Architecture, section 7) the target probability of
 each of C classes is ε/C, and that of the label is 1 - ε more. With several labels each t becomes (1 - ε) t + ε/2.

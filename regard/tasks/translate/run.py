@@ -1,4 +1,4 @@
-"""A trained translator in Python: translate, align, evaluate."""
+"""A trained translator: translate, align, evaluate, look."""
 
 from __future__ import annotations
 
@@ -7,40 +7,59 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from regard.data import parallel_text
+from regard.data.parallel_text import (
+    ParallelTexts,
+    add_leading_space,
+    decode_line,
+    encode_pairs,
+    read_parallel_texts,
+)
 from regard.data.tokenizer import EOS, SPECIAL_TOKENS, Tokenizer
 from regard.decoding import BatchTranslator, BeamSearch, Sampling
 from regard.tasks.base_run import Run
-from regard.tasks.translate.metrics import scores
-from regard.tasks.translate.objective import measure
+from regard.tasks.translate.metrics import compute_metrics
+from regard.tasks.translate.objective import evaluate_pairs
+
+if TYPE_CHECKING:
+    from regard.explain.look_result import Look
 
 logger = logging.getLogger(__name__)
 
-NEVER = [i for i in range(len(SPECIAL_TOKENS)) if i != EOS]
-"""Special tokens are no words, so none is said; [EOS] ends a translation."""
+SUPPRESSED_IDS = [i for i in range(len(SPECIAL_TOKENS)) if i != EOS]
+"""Special tokens that a translation never contains."""
 
-Links = list[tuple[int, int]]
+Alignment = list[tuple[int, int]]
+"""Pairs (word of the source, word of the translation). Words are separated by spaces."""
 
 
 @dataclass(frozen=True)
-class Translated:
-    """`score` is the mean log chance of a token; `ended` says whether the translation came to its end by itself;
-    `alignment` holds pairs (word of the source, word of the translation), words being what stands between spaces."""
+class Translation:
+    """A translation.
+
+    Attributes:
+        source: The source text.
+        text: The translation.
+        score: Length-normalized log probability.
+        tokens: Number of tokens of the translation.
+        ended: Whether it ended before the length limit.
+        truncated: Whether the source was truncated.
+        alignment: Word alignment, if it was requested.
+    """
 
     source: str
     text: str
     score: float
     tokens: int
     ended: bool
-    cut: bool = False
-    alignment: Links | None = None
+    truncated: bool = False
+    alignment: Alignment | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        return {k: v for k, v in asdict(self).items() if v is not None}
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
     def __str__(self) -> str:
         return self.text
@@ -54,9 +73,9 @@ class Translator(Run):
         return ("translate", "evaluate", "look")
 
     def batch_translator(self, precision: str = "float32") -> BatchTranslator:
-        """The model with its weights prepared for decoding, once."""
+        """The model with its weights converted for decoding. They are converted once for each precision."""
         if precision not in self._translators:
-            self._translators[precision] = BatchTranslator(self.model, suppress=NEVER, precision=precision)
+            self._translators[precision] = BatchTranslator(self.model, suppress=SUPPRESSED_IDS, precision=precision)
         return self._translators[precision]
 
     @cached_property
@@ -64,17 +83,23 @@ class Translator(Run):
         return {}
 
     @property
-    def most(self) -> int:
-        """Tokens of a source that are read."""
+    def max_tokens(self) -> int:
+        """Longer sources are truncated."""
         return self.settings.data.max_tokens
 
-    def limit(self, length: int) -> int:
-        """How many tokens a translation may have: as a source of this length and the training part let expect."""
-        return limit(length, self.config["data"]["train"]["longest"])
+    def max_length(self, source_length: int) -> int:
+        """The maximum number of tokens of a translation."""
+        return max_target_length(source_length, self.config["data"]["train"]["longest"])
 
-    def translate(self, text: str | Sequence[str], **how: Any) -> Any:
-        """A translation of a text, or of each of many; what can be said besides stands at `translate_all`."""
-        return self.translate_all([text], **how)[0] if isinstance(text, str) else self.translate_all(text, **how)
+    def translate(self, text: str | Sequence[str], **options: Any) -> Any:
+        """Translate a text, or each of several texts. `translate_all` documents the options.
+
+        Returns:
+            A Translation, or a list of them.
+        """
+        if isinstance(text, str):
+            return self.translate_all([text], **options)[0]
+        return self.translate_all(text, **options)
 
     def translate_all(
         self,
@@ -84,34 +109,50 @@ class Translator(Run):
         alpha: float = 1.0,
         sampling: Sampling | None = None,
         align: bool = False,
-        limit: int | None = None,
+        max_length: int | None = None,
         precision: str = "float32",
-        told: Callable[[int], Any] | None = None,
-    ) -> list[Translated]:
-        """Translate each text, an empty one to an empty one. `beam` 1 is greedy; `sampling` draws instead; `align`
-        says which words belong together; `say` is told how many sources were too long and are cut."""
-        ids, cut = encode(texts, self.tokenizer, self.most)
-        if cut:
-            logger.info(f"{len(cut):,} of {len(texts):,} sources have more than {self.most} tokens and are cut there")
-        real = [i for i, row in enumerate(ids) if len(row) > 1]
-        how = sampling or BeamSearch(beam, alpha)
-        found = self.batch_translator(precision).translate([ids[i] for i in real], strategy=how, max_length=limit or self.limit, on_progress=told)
-        made = [Translated(text, "", 0.0, 0, True, alignment=[] if align else None) for text in texts]
-        links: list[Links] = []
-        if align:
-            from regard.tasks.translate.alignment import alignments, said_numbers, word_numbers
+        on_progress: Callable[[int], Any] | None = None,
+    ) -> list[Translation]:
+        """Translate each text. The translation of an empty text is empty.
 
-            said = [one[0].ids for one in found]
-            words = (
-                word_numbers([texts[i] for i in real], self.tokenizer, self.most),
-                said_numbers(said, self.tokenizer),
+        Args:
+            texts: The sources.
+            beam: Beam size; 1 for greedy decoding.
+            alpha: Exponent of the length in the score of beam search.
+            sampling: Draw the tokens at random instead.
+            align: Whether to align the words of source and translation by attention.
+            max_length: Maximum number of tokens of a translation. Default: depends on the length of the source.
+            precision: "float32", "float16" or "int8", for the weights.
+            on_progress: Called with the number of sources of each batch when it is done.
+        """
+        ids, truncated = encode_sources(texts, self.tokenizer, self.max_tokens)
+        if truncated:
+            logger.info(
+                f"{len(truncated):,} of {len(texts):,} sources were truncated to {self.max_tokens} tokens"
             )
-            links = alignments(self, [ids[i] for i in real], said, words)
-        for number, (i, said) in enumerate(zip(real, found, strict=True)):
-            best, link = said[0], links[number] if align else None
-            text = parallel_text.decode_line(best.ids, self.tokenizer)
-            made[i] = Translated(texts[i], text, best.score, len(best.ids), best.ended, i in cut, link)
-        return made
+        rows = [i for i, row in enumerate(ids) if len(row) > 1]
+        sources = [ids[i] for i in rows]
+        hypotheses = self.batch_translator(precision).translate(
+            sources,
+            strategy=sampling or BeamSearch(beam, alpha),
+            max_length=max_length or self.max_length,
+            on_progress=on_progress,
+        )
+        best = [candidates[0] for candidates in hypotheses]
+        alignments: list[Alignment | None] = [None] * len(rows)
+        if align:
+            from regard.tasks.translate.alignment import align_pairs, target_word_ids, text_word_ids
+
+            targets = [hypothesis.ids for hypothesis in best]
+            source_words = text_word_ids([texts[i] for i in rows], self.tokenizer, self.max_tokens)
+            alignments[:] = align_pairs(self, sources, targets, source_words, target_word_ids(targets, self.tokenizer))
+        translations = [Translation(text, "", 0.0, 0, True, alignment=[] if align else None) for text in texts]
+        for i, hypothesis, alignment in zip(rows, best, alignments, strict=True):
+            text = decode_line(hypothesis.ids, self.tokenizer)
+            translations[i] = Translation(
+                texts[i], text, hypothesis.score, len(hypothesis.ids), hypothesis.ended, i in truncated, alignment
+            )
+        return translations
 
     def evaluate(
         self,
@@ -124,67 +165,100 @@ class Translator(Run):
         alpha: float = 1.0,
         precision: str = "float32",
         alignments: str | Path | None = None,
-        told: Callable[[int], Any] | None = None,
+        on_progress: Callable[[int], Any] | None = None,
     ) -> dict[str, Any]:
-        """BLEU, chrF and TER of translations of a file against its references, with and without letter case, by
-        sacrebleu; and nats a token of the references, over `loss_rows` pairs where that is not all of them. One file is
-        a table with two columns. `alignments` is a file of true links (Pharaoh) between sources and references:
-        `aligned` is the share that attention finds."""
+        """Translate a file and compute the metrics against its references.
+
+        Args:
+            data: A file of sources, or a table with two columns.
+            references: The file of references, if `data` is not a table.
+            source: Source column of the table. Default: as in training.
+            target: Target column of the table. Default: as in training.
+            beam: Beam size.
+            alpha: Exponent of the length in the score.
+            precision: Precision of the weights.
+            alignments: File of reference alignments in the Pharaoh format, `0-0 1-2` on each line.
+            on_progress: Called with the number of sources of each batch when it is done.
+
+        Returns:
+            BLEU, chrF and TER with and without letter case; loss per token of the references ("loss_rows" pairs, where
+            some are too long); "aligned", the fraction of the reference alignments that attention finds.
+        """
         files = [data] if isinstance(data, str | Path) else list(data)
         files = files if references is None else [*files, references]
         if len(files) == 1:
             source, target = source or self.settings.data.source, target or self.settings.data.target
-        texts = parallel_text.read_parallel_texts(files, source=source, target=target, keep_empty=True)
-        for note in texts.notes:
+        pairs = read_parallel_texts(files, source=source, target=target, keep_empty=True)
+        for note in pairs.notes:
             logger.info(note)
-        how = {"beam": beam, "alpha": alpha, "precision": precision, "told": told}
-        found = [said.text for said in self.translate_all(texts.sources, **how)]
-        measured: dict[str, Any] = {"rows": len(found), "beam": beam, **scores(found, texts.targets)}
-        if alignments is not None:
-            from regard.tasks.translate.alignment import aligned
-
-            measured["aligned"] = aligned(self, texts.sources, texts.targets, alignments)
-        return measured | self._losses(texts)
-
-    def _losses(self, texts: parallel_text.ParallelTexts) -> dict[str, Any]:
-        """The loss and its like over the pairs that are neither without a source nor too long."""
-        real = [pair for pair in zip(texts.sources, texts.targets, strict=True) if pair[0].strip()]
-        kept = parallel_text.ParallelTexts(
-            [source for source, _ in real], [target for _, target in real], [], texts.fingerprint
+        translations = self.translate_all(
+            pairs.sources, beam=beam, alpha=alpha, precision=precision, on_progress=on_progress
         )
-        whole = parallel_text.encode_pairs(kept, self.tokenizer, max_tokens=self.most, allow_none=True)
-        if whole.num_skipped:
-            logger.info(
-                f"{whole.num_skipped:,} of {len(texts.sources):,} pairs have a side of more than {self.most} tokens and "
-                "are left out of the loss"
-            )
-        found = measure(self.model, whole, batch_tokens=2 * self.settings.data.batch_tokens) if len(whole) else {}
-        return found if len(whole) == len(texts.sources) else {**found, "loss_rows": len(whole)}
+        texts = [translation.text for translation in translations]
+        metrics: dict[str, Any] = {"rows": len(texts), "beam": beam, **compute_metrics(texts, pairs.targets)}
+        if alignments is not None:
+            from regard.tasks.translate.alignment import alignment_recall
 
-    def look(self, text: str, **how: Any) -> Any:
-        """The attention of each word of the translation to the words of the source (look_translator.look)."""
+            metrics["aligned"] = alignment_recall(self, pairs.sources, pairs.targets, alignments)
+        return metrics | self._evaluate_loss(pairs)
+
+    def _evaluate_loss(self, pairs: ParallelTexts) -> dict[str, Any]:
+        """Loss, perplexity and accuracy on the pairs whose source is not empty and that are not too long."""
+        rows = [pair for pair in zip(pairs.sources, pairs.targets, strict=True) if pair[0].strip()]
+        not_empty = ParallelTexts([s for s, _ in rows], [t for _, t in rows], [], pairs.fingerprint)
+        encoded = encode_pairs(not_empty, self.tokenizer, max_tokens=self.max_tokens, allow_none=True)
+        if encoded.num_skipped:
+            logger.info(
+                f"{encoded.num_skipped:,} of {len(pairs.sources):,} pairs have a side of more than {self.max_tokens} "
+                "tokens and are left out of the loss"
+            )
+        batch_tokens = 2 * self.settings.data.batch_tokens
+        metrics = evaluate_pairs(self.model, encoded, batch_tokens=batch_tokens) if len(encoded) else {}
+        return metrics if len(encoded) == len(pairs.sources) else {**metrics, "loss_rows": len(encoded)}
+
+    def look(self, text: str, **options: Any) -> Look:
+        """Show the attention of each word of the translation to the source.
+
+        Args:
+            text: The source.
+            **options: As for `regard.tasks.translate.look.look`.
+        """
         from regard.tasks.translate.look import look
 
-        return look(self, text, **how)
+        return look(self, text, **options)
 
 
-def encode(texts: Sequence[str], words: Tokenizer, most: int) -> tuple[list[list[int]], set[int]]:
-    """Sources as the model reads them, each with its end, and which were cut."""
-    rows = [
-        list(e.ids)
-        for e in words.encode_batch_raw([parallel_text.add_leading_space(t, words) if t.strip() else "" for t in texts])
-    ]
-    cut = {i for i, row in enumerate(rows) if len(row) > most}
-    return [[*row[:most], EOS] for row in rows], cut
+def encode_sources(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> tuple[list[list[int]], set[int]]:
+    """Encode sources, each with [EOS] at its end.
+
+    Returns:
+        The token ids, and the indices of the sources that were truncated.
+    """
+    lines = [add_leading_space(text, tokenizer) if text.strip() else "" for text in texts]
+    rows = [list(encoding.ids) for encoding in tokenizer.encode_batch_raw(lines)]
+    truncated = {i for i, row in enumerate(rows) if len(row) > max_tokens}
+    return [[*row[:max_tokens], EOS] for row in rows], truncated
 
 
-def limit(length: int, longest: int) -> int:
-    """Tokens of a translation: training may have seen long ones of short sources, and long sources want long ones."""
-    return max(2 * length + 16, 3 * longest)
+def max_target_length(source_length: int, longest: int) -> int:
+    """The maximum number of tokens of a translation: enough for a long source, and for the longest training target."""
+    return max(2 * source_length + 16, 3 * longest)
 
 
-def greedy(model: nn.Module, words: Tokenizer, texts: Sequence[str], most: int, longest: int) -> list[str]:
-    """The likeliest word each time, for a quick look in training."""
-    ids, _ = encode(texts, words, most)
-    said = BatchTranslator(model, suppress=NEVER).translate(ids, strategy=BeamSearch(1), max_length=lambda n: limit(n, longest))
-    return [parallel_text.decode_line(found[0].ids, words) for found in said]
+def translate_greedily(
+    model: nn.Module, tokenizer: Tokenizer, texts: Sequence[str], max_tokens: int, longest: int
+) -> list[str]:
+    """Greedy translations, for an evaluation during training.
+
+    Args:
+        model: The model.
+        tokenizer: Its tokenizer.
+        texts: The sources.
+        max_tokens: Longer sources are truncated.
+        longest: Tokens of the longest training target.
+    """
+    ids, _ = encode_sources(texts, tokenizer, max_tokens)
+    hypotheses = BatchTranslator(model, suppress=SUPPRESSED_IDS).translate(
+        ids, strategy=BeamSearch(1), max_length=lambda length: max_target_length(length, longest)
+    )
+    return [decode_line(candidates[0].ids, tokenizer) for candidates in hypotheses]

@@ -19,7 +19,7 @@ from regard.tasks.translate.compare import TranslateComparison
 from regard.tasks.translate.dataset import TranslateDataset, read_dataset
 from regard.tasks.translate.metrics import bleu
 from regard.tasks.translate.objective import TranslateObjective
-from regard.tasks.translate.run import Translator, greedy
+from regard.tasks.translate.run import Translator, translate_greedily
 from regard.tasks.translate.settings import TranslateDataSettings, TranslateSettings
 
 logger = logging.getLogger(__name__)
@@ -124,4 +124,6 @@ def _bleu_function(
 ) -> Callable[[nn.Module], dict[str, float]]:
     """A function that computes the lowercase BLEU of greedy translations of the first validation sentences."""
     sources, references = dataset.valid.sources[: data.bleu], dataset.valid.targets[: data.bleu]
-    return lambda model: {"bleu_lc": bleu(greedy(model, tokenizer, sources, data.max_tokens, longest), references)}
+    return lambda model: {
+        "bleu_lc": bleu(translate_greedily(model, tokenizer, sources, data.max_tokens, longest), references)
+    }
