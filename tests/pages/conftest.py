@@ -1,4 +1,4 @@
-"""A made-up look at a made-up review, a hostile one, and a browser that shows them."""
+"""A synthetic look at a review, one with hostile strings, a report, and a browser that opens the pages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.pages import quantise
+from regard.pages import quantize
 
 SENTENCES = [
     "We came on a rainy Tuesday with friends from work.",
@@ -24,8 +24,8 @@ def softmax(logits):
     return shifted / shifted.sum(-1, keepdims=True)
 
 
-def pieces(text: str, offset: int, word: int):
-    """Words cut at spaces; long ones in two pieces, the first with the space before it as byte-level BPE has it."""
+def split_tokens(text: str, offset: int, word: int):
+    """Tokens of a text: long words are split in two, and the first token includes the space, as in byte-level BPE."""
     tokens, at = [], 0
     for part in text.split(" "):
         cuts = [part[:5], part[5:]] if len(part) > 7 else [part]
@@ -46,29 +46,29 @@ def pieces(text: str, offset: int, word: int):
     return tokens, word
 
 
-def make_look(sentences=SENTENCES, *, title="A look at a review", sites=3, heads=4, seed=0, maps=True):
-    """A look of the agreed shape, and the exact weights of its maps by site."""
+def make_look(sentences=SENTENCES, *, title="A look at a review", layers=3, heads=4, seed=0, maps=True):
+    """A look, and the exact weights of its maps by layer."""
     rng = np.random.default_rng(seed)
     text = " ".join(sentences)
     tokens = [{"text": "[BOS]", "start": 0, "end": 0, "word": None, "special": True}]
     spans, at, word = [], 0, 0
     for sentence in sentences:
-        made, word = pieces(sentence, at, word)
-        spans.append([len(tokens), len(tokens) + len(made)])
-        tokens += made
+        sentence_tokens, word = split_tokens(sentence, at, word)
+        spans.append([len(tokens), len(tokens) + len(sentence_tokens)])
+        tokens += sentence_tokens
         at += len(sentence) + 1
     n, s = len(tokens), len(spans)
-    evidence = [list(found.span()) for found in re.finditer(r"not at all \w+", text)]
+    evidence = [list(match.span()) for match in re.finditer(r"not at all \w+", text)]
     logits = rng.normal(size=n)
     for i, token in enumerate(tokens):
         if any(token["start"] < end and start < token["end"] for start, end in evidence):
             logits[i] += 3
     weights = softmax(logits)
     hits = [any(t["start"] < b and a < t["end"] for a, b in evidence) for t in tokens]
-    exact = {f"encoder.{i}.attend": softmax(1.5 * rng.normal(size=(heads, n, n))) for i in range(sites)}
+    exact = {f"encoder.{i}.attend": softmax(1.5 * rng.normal(size=(heads, n, n))) for i in range(layers)}
     exact["words.pool"] = softmax(2 * rng.normal(size=(1, s, n)))
     exact["sentences.pool"] = softmax(rng.normal(size=(2, 1, s)))
-    kinds = {"words.pool": ("sentences", "tokens"), "sentences.pool": ("document", "sentences")}
+    axes = {"words.pool": ("sentences", "tokens"), "sentences.pool": ("document", "sentences")}
     look = {
         "title": title,
         "model": "han",
@@ -78,38 +78,38 @@ def make_look(sentences=SENTENCES, *, title="A look at a review", sites=3, heads
         "sentences": spans,
         "prediction": {"label": "positive", "probabilities": {"positive": 0.9312, "negative": 0.0688}},
         "weights": weights.tolist(),
-        "weights_how": "The weight of a word is its weight within its sentence times the weight of the sentence.",
+        "weights_description": "weight of the sentence times weight of the word in it",
         "sentence_weights": [float(weights[a:b].sum() / weights[1:].sum()) for a, b in spans],
         "evidence": evidence,
-        "evidence_share": float(weights[hits].sum()),
+        "evidence_fraction": float(weights[hits].sum()),
         "maps": [
             {
-                "site": site,
+                "layer": layer,
                 "heads": w.shape[0],
-                "rows": kinds.get(site, ("tokens",))[0],
-                "columns": kinds.get(site, ("", "tokens"))[1],
-                **quantise(w),
+                "rows": axes.get(layer, ("tokens",))[0],
+                "columns": axes.get(layer, ("", "tokens"))[1],
+                **quantize(w),
             }
-            for site, w in exact.items()
+            for layer, w in exact.items()
         ]
         if maps
         else [],
         "faithfulness": {
-            "sentence": "On this text, erasing what was attended to changes the prediction more than chance would.",
-            "rows": [
+            "verdict": "On this text, erasing what was attended to changes the prediction more than chance would.",
+            "metrics": [
                 {
-                    "measure": "comprehensiveness",
+                    "name": "comprehensiveness",
                     "attention": 0.612,
                     "random": 0.084,
                     "uniform": 0.079,
-                    "explain": "how far the prediction falls when the most attended words go (higher is better)",
+                    "description": "drop of the prediction without the most attended words (higher is better)",
                 },
                 {
-                    "measure": "sufficiency",
+                    "name": "sufficiency",
                     "attention": 0.031,
                     "random": 0.402,
                     "uniform": 0.398,
-                    "explain": "how far it falls when only they are kept (lower is better)",
+                    "description": "drop of the prediction with only these words (lower is better)",
                 },
             ],
         },
@@ -130,39 +130,39 @@ def look_and_weights():
 
 @pytest.fixture
 def hostile():
-    """Every string that may come from a user is an attack."""
-    made, _ = make_look([HOSTILE + " is not at all disappointing.", "And <!-- so <b>on."], title=HOSTILE)
-    for key in ("model", "run", "weights_how"):
-        made[key] = HOSTILE
-    made["prediction"] = {"label": HOSTILE, "probabilities": {HOSTILE: 0.75, "'\"&": 0.25}}
-    made["faithfulness"] = {
-        "sentence": HOSTILE,
-        "rows": [{"measure": HOSTILE, "attention": 0.1, "random": 0.2, "uniform": None, "explain": HOSTILE}],
+    """A look in which every string from a user is an attack."""
+    look, _ = make_look([HOSTILE + " is not at all disappointing.", "And <!-- so <b>on."], title=HOSTILE)
+    for key in ("model", "run", "weights_description"):
+        look[key] = HOSTILE
+    look["prediction"] = {"label": HOSTILE, "probabilities": {HOSTILE: 0.75, "'\"&": 0.25}}
+    look["faithfulness"] = {
+        "verdict": HOSTILE,
+        "metrics": [{"name": HOSTILE, "attention": 0.1, "random": 0.2, "uniform": None, "description": HOSTILE}],
     }
-    made["notes"] = [HOSTILE]
-    for stored in made["maps"]:
-        stored["site"] = HOSTILE + stored["site"]
-    return made
+    look["notes"] = [HOSTILE]
+    for stored in look["maps"]:
+        stored["layer"] = HOSTILE + stored["layer"]
+    return look
 
 
 @pytest.fixture
 def report():
-    """Two models on two documents beside a baseline."""
+    """A report of two models and a baseline on two documents."""
     rng = np.random.default_rng(3)
     other = ["The lobby smelled of lemons.", "I would say the room was not at all good.", "Others raved about it."]
     examples = []
     for number, sentences in enumerate([SENTENCES, other]):
         for model in ("han", "transformer"):
-            made, _ = make_look(sentences, title=f"Review {number + 1}", seed=rng.integers(100), maps=False)
-            made["model"] = model
+            look, _ = make_look(sentences, title=f"Review {number + 1}", seed=rng.integers(100), maps=False)
+            look["model"] = model
             if model == "transformer":
-                made["sentence_weights"] = None
-            examples.append(made)
+                look["sentence_weights"] = None
+            examples.append(look)
     x = list(range(0, 400, 20))
     return {
         "title": "Three models on generated reviews",
-        "lead": "A hierarchical attention network and a Transformer encoder, beside a bag of words, on 2,000 reviews "
-        "in which one sentence decides the label.",
+        "lead": "A hierarchical attention network and a Transformer encoder, compared with a bag of words, on 2,000 "
+        "reviews in which one sentence decides the label.",
         "table": {
             "columns": [
                 {"key": "model", "title": "model", "format": "text", "best": None, "explain": ""},
@@ -172,7 +172,7 @@ def report():
                     "title": "attention on the evidence",
                     "format": "percent",
                     "best": "max",
-                    "explain": "share of the attention that falls on the words that decide the label",
+                    "explain": "fraction of the attention on the words that decide the label",
                 },
                 {"key": "params", "title": "parameters", "format": "int", "best": None, "explain": "trained numbers"},
                 {"key": "time", "title": "time", "format": "seconds", "best": "min", "explain": "training time"},
@@ -197,7 +197,7 @@ def report():
 
 
 class Opened:
-    """A page in the browser, with everything it complained of and asked for."""
+    """A page in the browser, with its errors and requests."""
 
     def __init__(self, context, path: Path, fragment: str = ""):
         self.context, self.page = context, context.new_page()
@@ -209,12 +209,12 @@ class Opened:
         self.url = path.as_uri()
         self.page.goto(self.url + fragment)
 
-    def shown(self, site: int, mode: str, head: int, zoom: int = 1):
+    def wait_for_map(self, layer: int, mode: str, head: int, zoom: int = 1):
         self.page.locator("#frame").scroll_into_view_if_needed()
-        self.page.wait_for_selector(f'#heatmap[data-shown="{site}/{mode}/{head}/{zoom}"]', timeout=10000)
+        self.page.wait_for_selector(f'#heatmap[data-shown="{layer}/{mode}/{head}/{zoom}"]', timeout=10000)
 
-    def outside(self) -> list[str]:
-        """Requests beyond the file itself and what the page made (blobs)."""
+    def external_requests(self) -> list[str]:
+        """Requests other than the file itself and blobs."""
         return [url for url in self.requests if not url.startswith((self.url, "blob:", "data:", "about:"))]
 
 

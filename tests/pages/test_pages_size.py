@@ -1,19 +1,19 @@
-"""Twelve layers of twelve heads fit into a file one can send."""
+"""Size and loading time of pages with twelve layers of twelve heads."""
 
 import numpy as np
 import pytest
 
-from regard.pages import page, quantise
+from regard.pages import quantize, render_page
 
 
-def big(tokens: int, spread: float, layers: int = 12, heads: int = 12):
+def large_look(tokens: int, scale: float, layers: int = 12, heads: int = 12):
     rng = np.random.default_rng(0)
     maps = []
     for layer in range(layers):
-        logits = np.exp(spread * rng.standard_normal((heads, tokens, tokens), dtype=np.float32))
+        logits = np.exp(scale * rng.standard_normal((heads, tokens, tokens), dtype=np.float32))
         weights = logits / logits.sum(-1, keepdims=True)
         maps.append(
-            {"site": f"layer {layer}", "heads": heads, "rows": "tokens", "columns": "tokens", **quantise(weights)}
+            {"layer": f"layer {layer}", "heads": heads, "rows": "tokens", "columns": "tokens", **quantize(weights)}
         )
     text = " ".join(f"w{i}" for i in range(tokens))
     spans, at = [], 0
@@ -25,25 +25,25 @@ def big(tokens: int, spread: float, layers: int = 12, heads: int = 12):
 
 @pytest.fixture(scope="module")
 def long_page():
-    return page(big(512, 1.0))
+    return render_page(large_look(512, 1.0))
 
 
 # Random weights hardly compress: trained heads, mostly near zero, take far less.
-@pytest.mark.parametrize(("tokens", "spread", "limit"), [(128, 1.0, 3e6), (128, 0.1, 3e6)])
-def test_size(tokens, spread, limit):
-    size = len(page(big(tokens, spread)).encode())
+@pytest.mark.parametrize(("tokens", "scale", "limit"), [(128, 1.0, 3e6), (128, 0.1, 3e6)])
+def test_page_size(tokens, scale, limit):
+    size = len(render_page(large_look(tokens, scale)).encode())
     assert size < limit, f"{size / 1e6:.1f} MB"
 
 
-def test_size_of_long_text(long_page):
+def test_page_size_of_a_long_text(long_page):
     assert len(long_page.encode()) < 45e6
 
 
 @pytest.mark.browser
-def test_a_big_page_opens_at_once_and_unpacks_only_what_is_seen(open_page, long_page):
+def test_a_large_page_opens_fast_and_decodes_only_visible_maps(open_page, long_page):
     opened = open_page(long_page)
     ready = opened.page.evaluate("performance.getEntriesByType('navigation')[0].domInteractive")
     assert ready < 6000, "two seconds on an idle machine; the limit here allows for a busy one"
     assert opened.page.evaluate("Number(document.documentElement.dataset.decoded || 0)") < 12
-    opened.shown(0, "single", 0)
+    opened.wait_for_map(0, "single", 0)
     assert not opened.errors
