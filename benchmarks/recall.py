@@ -41,9 +41,9 @@ def trained(name: str, folder: Path, seconds: float | None) -> Any:
 
 def measured(run: Any) -> dict[str, Any]:
     begun = time.perf_counter()
-    found = run.crossed()
+    found = run.cross_validate()
     if run.book == "closed":
-        found |= {"likeness": run.likeness(), "bias": run.bias()}
+        found |= run.unknown_name_metrics()
     config = run.config
     return found | {
         "parameters": config["parameters"],
@@ -68,9 +68,9 @@ def main() -> None:
     )
     found = measured(run)
     for name, value in found.items():
-        if name not in ("reliability", "settings", "bias", "likeness"):
+        if name not in ("reliability", "settings", "bias", "similarity"):
             print(f"{name:18} {value}")
-    for name in ("likeness", "bias"):
+    for name in ("similarity", "bias"):
         if name in found:
             print(name, json.dumps(found[name], ensure_ascii=False))
     if not args.quick:

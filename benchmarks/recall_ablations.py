@@ -25,7 +25,7 @@ import timing
 from seeds import interval, percent
 
 from regard.data.facts import read_facts, read_questions
-from regard.tasks.recall.task import parted
+from regard.tasks.recall.dataset import split_by_person
 from regard.tasks.train import train
 
 HOME = Path(__file__).parent.parent
@@ -89,7 +89,7 @@ def one(row: str, seed: int, steps: int) -> dict[str, float]:
 
 def commonest(seed: int) -> float:
     asked = read_questions(DATA / "train.tsv", read_facts(DATA / "wiki.txt"))
-    ours, aside = parted(asked, 0.2, seed)
+    ours, aside = split_by_person(asked, 0.2, seed)
     place = Counter(ours.answers).most_common(1)[0][0]
     return sum(answer == place for answer in aside.answers) / len(aside)
 

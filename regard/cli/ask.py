@@ -41,11 +41,11 @@ def ask(
     """
     model = open_run(run, import_, "ask")
     if question != "-":
-        _print_answer(model.ask(question, abstain=abstain, near=near), json_)
+        _print_answer(model.ask(question, abstain=abstain, nearest=near), json_)
         return
     for line in filter(None, map(str.strip, sys.stdin)):
         try:
-            _print_answer(model.ask(line, abstain=abstain, near=near), json_)
+            _print_answer(model.ask(line, abstain=abstain, nearest=near), json_)
         except UserError as error:  # continue with the next question
             print(json.dumps({"question": line, "error": str(error)}) if json_ else f"regard: {error}", flush=True)
 
@@ -54,4 +54,4 @@ def _print_answer(answer: Any, json_: bool) -> None:
     if json_:
         print(json.dumps(answer.as_dict(), ensure_ascii=False), flush=True)
     else:
-        print(answer, *(f"  {line}" for line in answer.explained()), sep="\n", flush=True)
+        print(answer, *(f"  {line}" for line in answer.explain()), sep="\n", flush=True)

@@ -73,7 +73,7 @@ def format_metrics(metrics: dict[str, Any]) -> str:
     classes, signatures = metrics.pop("classes", {}), metrics.pop("signatures", {})
     reliability, abstention = metrics.pop("reliability", []), metrics.pop("abstention", [])
     intervals = metrics.pop("intervals", {})
-    similarity, bias = metrics.pop("likeness", None), metrics.pop("bias", None)
+    similarity, bias = metrics.pop("similarity", None), metrics.pop("bias", None)
     lines = []
     for name, value in metrics.items():
         text = "–" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
@@ -84,11 +84,11 @@ def format_metrics(metrics: dict[str, Any]) -> str:
         correct = f"{row['right']:.4f} ({row['low']:.4f} to {row['high']:.4f}) correct of {row['count']:,}"
         lines.append(f"confidence {row['from']:.1f} to {row['to']:.1f}  {correct}")
     for row in abstention:
-        lines.append(f"above {row['level']:.2f}: {row['answered']:7.2%} answered, {row['risk']:7.2%} of these wrong")
+        lines.append(f"above {row['threshold']:.2f}: {row['answered']:7.2%} answered, {row['risk']:7.2%} of these wrong")
     if similarity and bias:
-        from regard.tasks.recall.similarity import by_origin, like_nearest
+        from regard.tasks.recall.similarity import describe_bias, describe_similarity
 
-        lines += [like_nearest(similarity), by_origin(bias)]
+        lines += [describe_similarity(similarity), describe_bias(bias)]
     return "\n".join([*lines, *(_format_classes(classes) if classes else [])])
 
 

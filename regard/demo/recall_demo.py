@@ -14,7 +14,7 @@ from regard.data.facts import read_questions
 from regard.data.synthetic.people import generate_people, write_people
 from regard.errors import UserError
 from regard.tasks.recall import page
-from regard.tasks.recall.run import Recaller
+from regard.tasks.recall.run import QuestionAnswerer
 from regard.tasks.train import train
 from regard.training import atomic_write, environment
 
@@ -30,7 +30,7 @@ BOOKS = {
 SETTINGS: dict[str, dict[str, Any]] = {
     "closed": {
         "book": "closed",
-        "model": {"table": 4096},
+        "model": {"table_size": 4096},
         "tokenizer": {"vocab": 1200},
         "data": {"valid_fraction": 1 / 3},
         "train": {"steps": 180, "evaluate_every": 90},
@@ -47,7 +47,7 @@ COLUMNS = {
     "ece": "calibration error",
     "answered": "answered",
     "risk": "wrong among these",
-    "strangers": "unknown names answered",
+    "unknown_answered": "unknown names answered",
 }
 
 
@@ -71,19 +71,19 @@ def run_recall_demo(out: Path, *, num_people: int = PEOPLE, seed: int = 0) -> di
     console.print(f"{num_people:,} people, {PHRASINGS} sentences about each; half have training questions. Example:")
     console.print(f"  {first}", markup=False, highlight=False)
     questions = [line.split("\t")[0] for line in others.read_text(encoding="utf-8").split("\n")[:NUM_EXAMPLES]]
-    measured: list[page.Measured] = []
+    evaluated_runs: list[page.EvaluatedRun] = []
     for book, title in BOOKS.items():
         console.rule(title)
         run = train("recall", [facts, asked], out=out / book, overwrite=True, seed=seed, settings=SETTINGS[book])
-        assert isinstance(run, Recaller)
+        assert isinstance(run, QuestionAnswerer)
         for question in (*questions, f"Where was {UNKNOWN_NAME} born?"):
             _print_answer(console, run, question)
-        tried = run.tried(read_questions(others, run.patterns))
-        measured.append((run, tried, run.measures(tried) | run.strange()))
+        answered = run.answer_all(read_questions(others, run.patterns))
+        evaluated_runs.append((run, answered, run.compute_metrics(answered) | run.unknown_name_metrics()))
     report = out / "report.html"
-    html = page.page(measured, source=others.name, title="What the models know, and how certain they are")
+    html = page.render_page(evaluated_runs, source=others.name, title="What the models know, and how certain they are")
     atomic_write.replace_file(report, html.encode())
-    rows = [{"book": run.book, "seconds": run.config["seconds"], **metrics} for run, _, metrics in measured]
+    rows = [{"book": run.book, "seconds": run.config["seconds"], **metrics} for run, _, metrics in evaluated_runs]
     seconds = time.perf_counter() - start
     content = {
         "rows": rows,
@@ -98,10 +98,10 @@ def run_recall_demo(out: Path, *, num_people: int = PEOPLE, seed: int = 0) -> di
     return {**content, "report": str(report)}
 
 
-def _print_answer(console: Console, run: Recaller, question: str) -> None:
-    answer = run.ask(question, near=1)
+def _print_answer(console: Console, run: QuestionAnswerer, question: str) -> None:
+    answer = run.ask(question, nearest=1)
     console.print(f"{question} {answer}", markup=False, highlight=False)
-    for line in answer.explained():
+    for line in answer.explain():
         console.print(f"  {line}", markup=False, highlight=False)
 
 

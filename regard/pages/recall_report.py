@@ -15,14 +15,14 @@ COLUMNS = [
     {"key": "ece", "title": "calibration error", "format": "number", "explain": "expected |accuracy - confidence|"},
     {"key": "answered", "title": "answered", "format": "percent", "explain": "questions above the threshold"},
     {"key": "risk", "title": "error rate", "format": "percent", "explain": "wrong answers among the answered"},
-    {"key": "kept", "title": "correct kept", "format": "percent", "explain": "correct answers above the threshold"},
+    {"key": "correct_answered", "title": "correct answered", "format": "percent", "explain": "correct answers above the threshold"},
     {
-        "key": "strangers",
-        "title": "strangers answered",
+        "key": "unknown_answered",
+        "title": "unknown names answered",
         "format": "percent",
         "explain": "questions about made-up names, combined from parts of real ones; none should be answered",
     },
-    {"key": "level", "title": "threshold", "format": "number", "explain": "least confidence of an answer"},
+    {"key": "threshold", "title": "threshold", "format": "number", "explain": "least confidence of an answer"},
     {"key": "rows", "title": "questions", "format": "int", "explain": ""},
 ]
 
@@ -32,10 +32,10 @@ def render_recall_report(report: dict[str, Any]) -> str:
 
     Args:
         report: {"title", "lead", "runs"} and optionally "settings", "machine" and "notes". A run is {"name",
-            "measures", "examples", "strange"}; an example has a kind, question, answer, truth and confidence.
+            "metrics", "examples", "unknown_names"}; an example has a kind, question, answer, truth and confidence.
     """
     columns = [{"best": None, **column} for column in COLUMNS]
-    rows = [{"name": run["name"], **run["measures"]} for run in report["runs"]]
+    rows = [{"name": run["name"], **run["metrics"]} for run in report["runs"]]
     return render_document(
         "recall.html.j2",
         css=["theme.css", "text.css", "report.css", "recall.css"],
@@ -51,7 +51,7 @@ def render_recall_report(report: dict[str, Any]) -> str:
 
 
 def _plot_run(run: dict[str, Any]) -> dict[str, Any]:
-    metrics = run["measures"]
+    metrics = run["metrics"]
     thresholds = metrics["abstention"]
     answered = [100 * row["answered"] for row in thresholds]
     error = 100 * (1 - metrics["exact"])
@@ -59,7 +59,7 @@ def _plot_run(run: dict[str, Any]) -> dict[str, Any]:
         {"name": "errors", "x": answered, "y": [100 * row["risk"] for row in thresholds]},
         {"name": "errors, random", "x": answered[:: max(1, len(answered) - 1)], "y": [error] * min(2, len(answered))},
         {"name": "errors, optimal", "x": answered, "y": [max(0.0, a - (100 - error)) / a * 100 for a in answered]},
-        {"name": "strangers answered", "x": answered, "y": [100 * row["strangers"] for row in thresholds]},
+        {"name": "unknown names answered", "x": answered, "y": [100 * row["unknown_answered"] for row in thresholds]},
     ]
     labels = {"x_label": "answered, %", "y_label": "fraction, %"}
     return {

@@ -52,7 +52,7 @@ def test_batches_are_well_filled_and_in_mixed_order():
 
 
 def test_a_budget_of_nothing_is_an_error():
-    with pytest.raises(UserError, match="1 token or more"):
+    with pytest.raises(UserError, match="at least 1, got 0"):
         plan_batches([1, 2], 0, seed=0, epoch=0)
 
 

@@ -35,7 +35,7 @@ def test_the_texts_of_a_table_are_lines_and_nothing_else_is_read(table):
     assert notes == []
     found, notes = chunks.find_text_files(table)
     assert text_of(found).endswith("three\n")
-    assert notes == ["reviews.csv: text column not named: took 'review'"]
+    assert notes == ["reviews.csv: using 'review' as the text column"]
 
 
 @pytest.mark.parametrize("zipped", [False, True])
@@ -68,7 +68,7 @@ def test_what_cannot_be_meant_is_said(table, tmp_path):
         with pytest.raises(UserError, match=said):
             chunks.find_text_files(name)
     (tmp_path / "q.txt").write_text("5 When ?\n")
-    with pytest.raises(UserError, match=r"say q\.txt:text"):
+    with pytest.raises(UserError, match=r"use q\.txt:text"):
         chunks.find_text_files(tmp_path / "q.txt:question")
     (tmp_path / "x.pdf").write_text("")
     with pytest.raises(UserError, match=r"column of a table, such as reviews\.csv:review"):

@@ -44,10 +44,10 @@ def test_words_alone_say_nothing_of_the_label():
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"naming": "befor"}, "did you mean 'before'"),
-        ({"colours": 1}, "cannot list"),
-        ({"things": 99}, "cannot list"),
-        ({"listed": (3, 3), "colours": 2}, "no multiple of 2"),
+        ({"question": "befor"}, "did you mean 'before'"),
+        ({"num_colors": 1}, "cannot list"),
+        ({"num_objects": 99}, "cannot list"),
+        ({"list_length": (3, 3), "num_colors": 2}, "is a multiple of 2"),
         ({"fillers": (0, 99)}, "fillers"),
     ],
 )

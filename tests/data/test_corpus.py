@@ -61,8 +61,8 @@ def all_of(corpus: Corpus) -> list[int]:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks, pieces and shards so small that a short text has many."""
     monkeypatch.setattr(chunks.read_blocks, "__defaults__", ("file", 40, 0, True))
-    monkeypatch.setattr(encode_ids, "PIECE", 16)
-    monkeypatch.setattr(tokenize_corpus, "SHARD", 25)
+    monkeypatch.setattr(encode_ids, "PIECE_BYTES", 16)
+    monkeypatch.setattr(tokenize_corpus, "SHARD_TOKENS", 25)
 
 
 # Cuts
@@ -221,7 +221,7 @@ def test_a_stopped_build_goes_on(book, small, monkeypatch, stop, documents, how)
             _build(book, documents=documents)
     kept = len(list((book / "out").glob("shard-*")))
     assert not (book / "out" / "corpus.json").exists()
-    with pytest.raises(UserError, match="holds no corpus"):
+    with pytest.raises(UserError, match="contains no corpus"):
         Corpus.open(book / "out")
     (book / "out" / f"shard-{kept:05d}.safetensors.123.tmp").write_bytes(b"half")
     with monkeypatch.context() as patch:
@@ -242,7 +242,7 @@ def test_half_a_shard_is_never_served(book, small):
     content = shard.read_bytes()
     for broken in (content[:-1], content[: len(content) // 2], content[:5], b"", b"\xff" * 100):
         shard.write_bytes(broken)
-        with pytest.raises(UserError, match="not a whole shard"):
+        with pytest.raises(UserError, match="not a complete shard"):
             Corpus.open(book / "out")
         assert all_of(_build(book)) == expected
     shard.unlink()
@@ -258,7 +258,7 @@ def test_shards_of_another_corpus_are_not_served(book, small):
     assert all_of(_build(book)) == expected
     assert shard.read_bytes() == of_this
     shard.write_bytes(of_another)
-    with pytest.raises(UserError, match="are not those of its"):
+    with pytest.raises(UserError, match="do not match corpus.json"):
         Corpus.open(book / "out")
     assert all_of(_build(book)) == expected
 
@@ -270,7 +270,7 @@ def test_a_killed_process_leaves_what_can_be_gone_on_with(tmp_path):
     code = (
         "import sys; from regard.data import chunks, corpus, encode_ids, tokenize_corpus, tokenizer\n"
         "chunks.read_blocks.__defaults__ = ('file', 4000, 0, True); tokenize_corpus.SHARD_TOKENS = 4000\n"
-        "corpus.build(sys.argv[1] + '/in', tokenizer.Tokenizer.load(sys.argv[1]), sys.argv[1] + '/out', workers=2)\n"
+        "corpus.build_corpus(sys.argv[1] + '/in', tokenizer.Tokenizer.load(sys.argv[1]), sys.argv[1] + '/out', workers=2)\n"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]
     killed = subprocess.Popen(command)
@@ -320,12 +320,12 @@ def test_another_tokenizer_or_cut_is_another_corpus(book, change):
 
 def test_a_date_is_trusted_only_when_it_is_old(book):
     _build(book)
-    assert json.loads((book / "out" / "corpus.json").read_text())["seen"] is None
+    assert json.loads((book / "out" / "corpus.json").read_text())["file_stats"] is None
     for file in (book / "in").iterdir():
         os.utime(file, (1, 1))
     (book / "out" / "corpus.json").unlink()
     _build(book)
-    assert json.loads((book / "out" / "corpus.json").read_text())["seen"] is not None
+    assert json.loads((book / "out" / "corpus.json").read_text())["file_stats"] is not None
 
 
 def test_text_that_changes_meanwhile_is_an_error(book, monkeypatch):
@@ -363,7 +363,7 @@ def test_two_bytes_an_id_or_four(tmp_path, monkeypatch):
     (tmp_path / "a.md").write_text(STORY)
     tokenizer = trained("bpe")
     small = build_corpus(tmp_path / "a.md", tokenizer, tmp_path / "2", progress=False)
-    monkeypatch.setattr(tokenizer, "size", (1 << 16) + 1)
+    monkeypatch.setattr(tokenizer, "vocab_size", (1 << 16) + 1)
     large = build_corpus(tmp_path / "a.md", tokenizer, tmp_path / "4", progress=False)
     assert all_of(small) == all_of(large)
     sizes = [next((tmp_path / n).glob("shard*")).stat().st_size for n in "24"]
@@ -393,23 +393,23 @@ def test_bad_files_say_what_is_wrong(tmp_path):
     good = tmp_path / "good.txt"
     good.write_text("a")
     fails(tmp_path / "goof.txt", "did you mean 'good.txt'")
-    fails(good, "'paragraph' is not known; known: blank, file, line", documents="paragraph")
+    fails(good, "unknown documents='paragraph'; known: blank, file, line", documents="paragraph")
     (tmp_path / "utf16.txt").write_bytes("hello".encode("utf-16"))
     fails(tmp_path / "utf16.txt", "UTF-16")
     (tmp_path / "cut.txt.gz").write_bytes(gzip.compress(os.urandom(1000))[:-300])
     fails(tmp_path / "cut.txt.gz", r"cannot read .*cut\.txt\.gz")
     (tmp_path / "x.pdf").write_text("a")
-    fails(tmp_path / "x.pdf", "not known as text")
+    fails(tmp_path / "x.pdf", "does not have the suffix of a text file")
     (tmp_path / "none").mkdir()
-    fails(tmp_path / "none", "holds no text files")
+    fails(tmp_path / "none", "contains no text files")
     (tmp_path / "empty.txt").write_text("")
-    fails(tmp_path / "empty.txt", "there is no text in .*empty.txt")
+    fails(tmp_path / "empty.txt", "no text in .*empty.txt")
     (tmp_path / "blank.txt").write_text(" \n\n")
-    fails(tmp_path / "blank.txt", "there is no text in", documents="line")
+    fails(tmp_path / "blank.txt", "no text in", documents="line")
     fails(good / "x.txt", "no such file|cannot read")
-    with pytest.raises(UserError, match="no text files were given"):
+    with pytest.raises(UserError, match="no text files; pass files"):
         build_corpus([], trained("bpe"), tmp_path / "out")
-    with pytest.raises(UserError, match="cannot make the folder"):
+    with pytest.raises(UserError, match="cannot create the folder"):
         build_corpus(good, trained("bpe"), good / "out")
 
 
@@ -421,7 +421,7 @@ def test_folders_are_read_by_name_and_files_once(tmp_path):
     assert [f.relative_to(tmp_path / "in").as_posix() for f in found] == ["a.txt", "b/1.MD", "b/2.txt"]
     assert len(notes) == 2
     assert "1 files" in notes[0]
-    assert "named twice" in notes[1]
+    assert "given twice" in notes[1]
 
 
 def test_a_mark_of_the_byte_order_is_no_text(tmp_path):
@@ -440,8 +440,8 @@ def sharded(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     (folder / "a.txt").write_text(STORY * 7)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunks.read_blocks, "__defaults__", ("file", 40, 0, True))
-        patch.setattr(encode_ids, "PIECE", 16)
-        patch.setattr(tokenize_corpus, "SHARD", 30)
+        patch.setattr(encode_ids, "PIECE_BYTES", 16)
+        patch.setattr(tokenize_corpus, "SHARD_TOKENS", 30)
         return build_corpus(folder / "a.txt", trained("bpe"), folder / "out", documents="blank", progress=False)
 
 
@@ -463,9 +463,9 @@ def test_windows_are_slices_of_the_stream(sharded, data):
 
 def test_windows_that_leave_the_corpus_are_an_error(sharded):
     for starts, length in (([-1], 2), ([0, sharded.num_tokens - 1], 2), ([0], sharded.num_tokens + 1)):
-        with pytest.raises(IndexError, match="leave"):
+        with pytest.raises(IndexError, match="exceed"):
             sharded.read(starts, length)
-    with pytest.raises(UserError, match="not a part"):
+    with pytest.raises(UserError, match="cannot take tokens"):
         sharded.slice(3, sharded.num_tokens + 1)
 
 
@@ -522,7 +522,7 @@ def test_reading_holds_little(tmp_path, monkeypatch):
     ids = np.arange(32 << 20, dtype="<u2")
     arrays = {"tokens": ids, "documents": np.zeros(1, np.int64), "sizes": np.array([[len(ids), 1, 1]])}
     token_shards.write_shard(tmp_path / "out" / about["shards"][0], arrays, {"fingerprint": about["fingerprint"]})
-    monkeypatch.setattr(corpus_module, "HELD", 8 << 20)
+    monkeypatch.setattr(corpus_module, "MAX_MAPPED_BYTES", 8 << 20)
 
     def file_pages() -> int:
         status = Path("/proc/self/status").read_text()
@@ -535,7 +535,7 @@ def test_reading_holds_little(tmp_path, monkeypatch):
         assert (corpus.read(starts, 64)[:, 0] == starts % (1 << 16)).all()
         most = max(most, file_pages() - before)
     assert most < 16 << 20
-    monkeypatch.setattr(corpus_module, "HELD", 1 << 40)
+    monkeypatch.setattr(corpus_module, "MAX_MAPPED_BYTES", 1 << 40)
     for _ in range(300):
         corpus.read(random.integers(0, corpus.num_tokens - 64, 16), 64)
     assert file_pages() - before > 24 << 20, "this test can see"

@@ -49,7 +49,7 @@ def test_captions_find_features_by_the_name_of_the_picture(kept, tmp_path):
     found = caption_files.read_captioned_images(kept, tmp_path / "c.tsv", 64)
     assert found.captions == [["a dog"], ["a cat"]]
     np.testing.assert_allclose(found.images[0], ARRAYS["b.jpg"], atol=2e-3)
-    assert any("no picture" in note and "gone.jpg" in note for note in found.notes)
+    assert any("no image" in note and "gone.jpg" in note for note in found.notes)
     assert any("no caption" in note for note in found.notes)
     assert found.subset([1]).images.dtype == np.float16
 
@@ -75,15 +75,15 @@ def saved(array: np.ndarray, pickled: bool = False) -> bytes:
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
-        (bomb(), "are refused"),
-        (saved(np.array([{"a": 1}], object), pickled=True), "other than numbers"),
-        (saved(np.array(["word"])), "other than numbers"),
+        (bomb(), "numbers are skipped"),
+        (saved(np.array([{"a": 1}], object), pickled=True), "not numeric"),
+        (saved(np.array(["word"])), "not numeric"),
         (saved(np.full((2, 3, 4), np.nan)), "infinite"),
         (saved(np.full((2, 3, 4), 1e9)), "infinite"),
-        (saved(np.zeros((2, 5, 4))), "another shape"),
+        (saved(np.zeros((2, 5, 4))), "do not have the shape"),
         (saved(np.zeros((7, 4))), "neither"),
-        (saved(np.zeros((2, 3, 4)))[:-8], "cut short"),
-        (b"no array", "broken"),
+        (saved(np.zeros((2, 3, 4)))[:-8], "truncated"),
+        (b"no array", "damaged"),
     ],
 )
 def test_what_cannot_be_used_is_counted_and_named(tmp_path, raw, said):
@@ -99,7 +99,7 @@ def test_what_cannot_be_used_is_counted_and_named(tmp_path, raw, said):
 
 
 @pytest.mark.parametrize(
-    ("name", "raw", "said"), [("f.npz", b"PK", "no .npz"), ("f.safetensors", b"\x01" * 9, "no file of safetensors")]
+    ("name", "raw", "said"), [("f.npz", b"PK", "not an .npz file"), ("f.safetensors", b"\x01" * 9, "not a safetensors file")]
 )
 def test_files_that_are_none_are_errors(tmp_path, name, raw, said):
     (tmp_path / name).write_bytes(raw)

@@ -43,7 +43,7 @@ def test_a_picture_is_bytes_of_one_size():
 
 @pytest.mark.parametrize(
     ("mode", "form", "said"),
-    [("L", "PNG", "grey"), ("CMYK", "JPEG", "CMYK"), ("1", "PNG", "grey"), ("P", "GIF", "")],
+    [("L", "PNG", "grayscale"), ("CMYK", "JPEG", "CMYK"), ("1", "PNG", "grayscale"), ("P", "GIF", "")],
 )
 def test_other_colours_become_red_green_blue(mode, form, said):
     told: list[str] = []
@@ -86,7 +86,7 @@ def test_an_animation_gives_its_first_picture():
 
 
 @pytest.mark.parametrize(
-    ("raw", "said"), [(b"", "broken"), (b"no picture", "broken"), (picture()[:40], "broken"), (bomb(), "refused")]
+    ("raw", "said"), [(b"", "damaged"), (b"no picture", "damaged"), (picture()[:40], "damaged"), (bomb(), "pixels are skipped")]
 )
 def test_what_cannot_be_read_says_why(raw, said):
     with pytest.raises(image_files.UnreadableImage, match=said):
@@ -94,7 +94,7 @@ def test_what_cannot_be_read_says_why(raw, said):
 
 
 def test_a_bomb_is_refused_by_its_size_alone(monkeypatch):
-    monkeypatch.setattr(image_files, "MOST_PIXELS", 100)
+    monkeypatch.setattr(image_files, "MAX_PIXELS", 100)
     with pytest.raises(image_files.UnreadableImage, match="more than 100 pixels"):
         image_files.decode_image(picture(size=(20, 12)), 16)
 
@@ -122,20 +122,20 @@ def test_bad_pictures_are_counted_and_named(mixed, kind):
     assert found.array.shape == (3, 16, 16, 3)
     assert (found.array[1] == (200, 30, 40)).all()
     notes = "\n".join(found.notes)
-    assert "1 pictures are broken and left out: broken.jpg" in notes
-    assert "refused: bomb.png" in notes
+    assert "1 images are damaged and are skipped: broken.jpg" in notes
+    assert "pixels are skipped: bomb.png" in notes
     assert "grey.png" in notes
 
 
 def test_a_zip_that_unpacks_to_too_much_is_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(image_files, "MOST_BYTES", 1000)
+    monkeypatch.setattr(image_files, "MAX_BYTES", 1000)
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("large.png", b"\0" * 5000)
         archive.writestr("small.png", picture())
     source = image_files.open_images(tmp_path / "a.zip")
     found = image_files.read_images(source, source.names, 16)
     assert found.names == ["small.png"]
-    assert "too many bytes" in found.notes[0]
+    assert "images larger than" in found.notes[0]
 
 
 def test_same_pictures_same_fingerprint(mixed):
@@ -147,7 +147,7 @@ def test_same_pictures_same_fingerprint(mixed):
 
 
 @pytest.mark.parametrize(
-    ("make", "said"), [("none", "no folder"), ("empty", "holds no pictures"), ("cut.zip", "not a zip")]
+    ("make", "said"), [("none", "no such folder"), ("empty", "contains no images"), ("cut.zip", "not a zip")]
 )
 def test_no_pictures_is_an_error(tmp_path, make, said):
     if make == "empty":
@@ -163,7 +163,7 @@ def test_classes_are_subfolders(tmp_path):
         (tmp_path / "p" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "p" / name).write_bytes(picture())
     _, names, labels, notes = image_files.list_images_by_class(tmp_path / "p")
-    assert notes == ["1 pictures lie in no folder of a class and are left out: loose.png"]
+    assert notes == ["1 images are not in the subfolder of a class and are skipped: loose.png"]
     assert dict(zip(names, labels, strict=True)) == {"cats/a.png": "cats", "cats/b.png": "cats", "dogs/a.png": "dogs"}
     with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:  # everything in one folder of the zip
         for name in ("p/cats/a.png", "p/dogs/b.png"):
@@ -240,10 +240,10 @@ def test_which_column_is_the_caption(tmp_path, name, text, caption):
 @pytest.mark.parametrize(
     ("name", "raw", "said"),
     [
-        ("a.csv", b'a.png,"' + b"x" * 200_000, "no table with commas"),
-        ("b.json", b'{"images": [], "annotations": [{"image_id": 1, "caption": ["x"]}]}', "no text"),
+        ("a.csv", b'a.png,"' + b"x" * 200_000, "not a valid CSV file"),
+        ("b.json", b'{"images": [], "annotations": [{"image_id": 1, "caption": ["x"]}]}', "not a string"),
         ("c.json", b"[" * 100_000, "not COCO"),
-        ("d.tsv.gz", b"\x1f\x8b\x08\x00" + b"x" * 30, "cannot read the captions"),
+        ("d.tsv.gz", b"\x1f\x8b\x08\x00" + b"x" * 30, "cannot read the caption file"),
     ],
 )
 def test_tables_that_cannot_be_read(tmp_path, name, raw, said):
@@ -261,9 +261,9 @@ def test_captions_find_their_pictures(mixed):
     assert found.names == ["good.png", "deep/other.jpg"]
     assert found.captions == [["a red square isn't it", "red"], ["blue"]]
     notes = "\n".join(found.notes)
-    assert "1 captions have no picture and are left out: gone.png" in notes
-    assert "1 captions are empty and left out: grey.png" in notes
-    assert "3 pictures have no caption" in notes
+    assert "1 captions have no image and are skipped: gone.png" in notes
+    assert "1 captions are empty and are skipped: grey.png" in notes
+    assert "3 images have no caption" in notes
 
 
 def test_csv_and_coco_say_the_same(mixed):
@@ -282,8 +282,8 @@ def test_csv_and_coco_say_the_same(mixed):
     ("name", "text", "said"),
     [
         ("a.tsv", "good.png a red square\n", "a tab and a caption"),
-        ("a.tsv", "", "holds no captions"),
-        ("a.tsv", "other\tone\n", "names a picture"),
+        ("a.tsv", "", "contains no captions"),
+        ("a.tsv", "other\tone\n", "names an image"),
         ("a.json", "{}", "COCO"),
         ("a.json", "[", "COCO"),
         ("a.json", '{"images": [3], "annotations": []}', "COCO"),

@@ -38,7 +38,7 @@ def test_numbers_and_memberships():
     assert encode_labels(["c", "a"], NAMES).tolist() == [2, 0]
     assert encode_multilabel([("c", "a"), (), ("b",)], NAMES).tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
     for call in (lambda: encode_labels(["x"], NAMES, "f.csv"), lambda: encode_multilabel([("a", "x")], NAMES, "f.csv")):
-        with pytest.raises(UserError, match=r"f\.csv has labels that training never saw: 'x'"):
+        with pytest.raises(UserError, match=r"f\.csv has labels that are not in the training data: 'x'"):
             call()
 
 
@@ -62,11 +62,11 @@ def test_weights_are_given():
         assert compute_class_weights(said, truth, NAMES) == pytest.approx([1, 4, 1])
     assert compute_class_weights("x=y=2", truth, ["x=y", "z"]) == pytest.approx([2, 1])
     for said, problem in (
-        ("four", "wants balanced"),
-        ("a=-1", "wants balanced"),
-        ("a=0,b=0,c=0", "wants balanced"),
-        ("{a}", "wants balanced"),
-        ("a=nan", "wants balanced"),
+        ("four", "must be balanced"),
+        ("a=-1", "must be balanced"),
+        ("a=0,b=0,c=0", "must be balanced"),
+        ("{a}", "must be balanced"),
+        ("a=nan", "must be balanced"),
         ("bb=1", "did you mean 'b'"),
     ):
         with pytest.raises(UserError, match=problem):
@@ -92,7 +92,7 @@ def test_cells_with_several_labels_are_read(tmp_path):
         assert table.texts == ["one", "two"]
         assert split_labels(table.labels or [], "|") == [("a", "b"), ()]
     assert read_table(tmp_path / "a.csv").texts == ["one"]
-    with pytest.raises(UserError, match="text is wanted"):
+    with pytest.raises(UserError, match="expected text"):
         read_table(tmp_path / "a.parquet")
     (tmp_path / "none.csv").write_text("text,label\none,\ntwo,\n")
     with pytest.raises(UserError, match="labels are empty"):

@@ -27,7 +27,7 @@ def test_two_files_belong_together_line_by_line(tmp_path):
     found = parallel_text.read_parallel_texts([a, b])
     assert found.sources == ["one", "two\u2028three"]  # only a line feed ends a line
     assert found.targets == ["eins", "zwei drei"]
-    assert found.notes == ["2 of 4 pairs left out: an empty line"]
+    assert found.notes == ["skipped 2 of 4 pairs: empty line"]
     assert parallel_text.read_parallel_texts([a, b], keep_empty=True).sources == ["one", "two\u2028three", "", "four"]
     assert parallel_text.read_parallel_texts([b, a]).fingerprint != found.fingerprint
 
@@ -64,7 +64,7 @@ def test_what_is_taken_for_a_header_is_told(tmp_path):
     file = write(tmp_path / "t.csv", "one,eins\ntwo,zwei\n")
     found = parallel_text.read_parallel_texts([file])
     assert found.sources == ["two"]
-    assert "'one' and 'eins' were taken for the header" in found.notes[-1]
+    assert "using 'one' and 'eins' as the header" in found.notes[-1]
     assert parallel_text.read_parallel_texts([file], source="0", target="1").sources == ["one", "two"]
     assert len(parallel_text.read_parallel_texts([write(tmp_path / "u.csv", "source,target\ntwo,zwei\n")]).notes) == 1
 
@@ -75,7 +75,7 @@ def test_what_is_taken_for_a_header_is_told(tmp_path):
         ("t.csv", "a,b,c\n1,2,3\n", {}, "3 columns .*--source NAME"),
         ("t.csv", "a,b\n1,2\n", {"source": "a"}, "name both"),
         ("t.csv", "left,right\n1,2\n", {"source": "left", "target": "rihgt"}, "did you mean 'right'"),
-        ("t.txt", "a b\n", {}, "must be a table"),
+        ("t.txt", "a b\n", {}, "is not a table"),
         ("t.tsv", "\ta\n\tb\n", {}, "each of the 2 pairs"),
         ("t.tsv", "", {}, "is empty"),
     ],
@@ -87,7 +87,7 @@ def test_what_cannot_be_read_is_said(tmp_path, name, content, columns, message):
 
 def test_columns_of_two_files_are_refused(tmp_path):
     a, b = write(tmp_path / "a", "1\n"), write(tmp_path / "b", "1\n")
-    with pytest.raises(UserError, match="one table"):
+    with pytest.raises(UserError, match="no columns"):
         parallel_text.read_parallel_texts([a, b], source="x", target="y")
     with pytest.raises(UserError, match="3 files"):
         parallel_text.read_parallel_texts([a, b, a])
@@ -105,7 +105,7 @@ def test_tokens_come_back_as_the_text(kind):
             ids = flat[starts[i] : starts[i + 1]].tolist()
             assert ids[-1] == EOS
             assert EOS not in ids[:-1]
-            assert parallel_text.text_of(ids, words) == text
+            assert parallel_text.decode_line(ids, words) == text
     assert found.source_lengths.sum() == len(found.source)
 
 

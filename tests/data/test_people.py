@@ -29,5 +29,5 @@ def test_the_same_seed_gives_the_same():
 
 
 def test_too_many_ways():
-    with pytest.raises(UserError, match="ways"):
+    with pytest.raises(UserError, match="phrasings"):
         generate_people(10, phrasings=7)

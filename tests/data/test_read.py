@@ -58,7 +58,7 @@ def test_folder_of_classes(tmp_path):
     table = read_table(tmp_path)
     assert (table.texts, table.labels, table.num_rows) == (["bad", "good"], ["neg", "pos"], 3)
     assert any("bare" in note for note in table.notes)
-    assert any("1 of 3 rows skipped: empty text" in note for note in table.notes)
+    assert any("skipped 1 of 3 rows: empty text" in note for note in table.notes)
     before = table.fingerprint
     put(tmp_path / "pos/1.txt", "good!")
     assert read_table(tmp_path).fingerprint != before
@@ -76,11 +76,11 @@ def folders(root: Path, *names: str) -> Path:
 def test_files_of_other_kinds_are_counted_and_named(tmp_path):
     odd = ["a/x.html", "a/y.html", "b/note.1", "b/.hidden.html", ".git/x.html", "top.html"]
     root = folders(tmp_path, "a/1.txt", "b/2.txt", *odd)
-    assert read_table(root).notes == ["3 files of other kinds left out: .html, .1"]
-    assert read_table(root, has_labels=False).notes == ["4 files of other kinds left out: .html, .1"]
+    assert read_table(root).notes == ["skipped 3 files that are not text: .html, .1"]
+    assert read_table(root, has_labels=False).notes == ["skipped 4 files that are not text: .html, .1"]
     many = folders(tmp_path / "many", "a/1.txt", "b/2.txt", *(f"a/note.{i}" for i in range(8)))
-    assert read_table(many).notes == ["8 files of other kinds left out: .0, .1, .2, .3, .4, ..."]
-    with pytest.raises(UserError, match=r"no subfolders of text files; .*; it holds 1 files of other kinds: .html"):
+    assert read_table(many).notes == ["skipped 8 files that are not text: .0, .1, .2, .3, .4, ..."]
+    with pytest.raises(UserError, match=r"no subfolders of text files; .*; it contains 1 other files: .html"):
         read_table(folders(tmp_path / "none", "a/x.html"))
 
 
@@ -95,16 +95,16 @@ def test_the_names_of_files_are_kept(tmp_path):
 def test_folders_of_parts_are_no_classes(tmp_path):
     inside = [f"{part}/{name}/{i}.txt" for part in ("train", "test") for name in ("pos", "neg") for i in range(2)]
     root = folders(tmp_path / "nest", *inside)
-    said = f"{root} holds train and test, each with neg and pos: name {root}/train, and --valid {root}/test"
+    said = f"{root} contains train and test, each with neg and pos; pass {root}/train, and --valid {root}/test"
     with pytest.raises(UserError, match=said):
         read_table(root)
     folders(root, "README.txt", "train/urls.txt", "train/unsup/0.txt", "imdb.vocab")  # as aclImdb comes
     with pytest.raises(UserError, match=said):
         read_table(root)
     folders(root, "dev/pos/1.txt", "dev/neg/1.txt")
-    with pytest.raises(UserError, match=f"train, dev and test, .* name {root}/train, and --valid {root}/dev"):
+    with pytest.raises(UserError, match=f"train, dev and test, .* pass {root}/train, and --valid {root}/dev"):
         read_table(root)
-    with pytest.raises(UserError, match=r"holds train, with neg and pos: name .*/train$"):
+    with pytest.raises(UserError, match=r"contains train, with neg and pos; pass .*/train$"):
         read_table(folders(tmp_path / "one", "train/neg/1.txt", "train/pos/1.txt"))
     assert len(read_table(root, has_labels=False).texts) == 13
     assert read_table(folders(tmp_path / "flat", "test/1.txt", "train/1.txt")).labels == ["test", "train"]
@@ -115,8 +115,8 @@ def test_classes_that_hold_the_same_subfolders_are_noted(tmp_path):
     table = read_table(root)
     assert table.labels == ["sport", "sport", "war", "war"]
     assert table.notes == [
-        "sport and war are the classes, and each holds 2019 and 2020 and nothing else; for classes 2019 and 2020 "
-        f"name {root}/sport"
+        "the classes are sport and war, and each contains only 2019 and 2020; for classes 2019 and 2020 pass "
+        f"{root}/sport"
     ]
     folders(root, "sport/1.txt")
     assert read_table(root).notes == []
@@ -139,7 +139,7 @@ def test_one_file_is_one_document(tmp_path):
 
 @pytest.mark.parametrize("name", ["labels", "tags", "genres", "Topic"])
 def test_columns_of_labels_by_their_usual_names(tmp_path, name):
-    assert read_table(put(tmp_path / "t.csv", f"text,{name}\na,x|y\n"), many=True).labels == ["x|y"]
+    assert read_table(put(tmp_path / "t.csv", f"text,{name}\na,x|y\n"), multilabel=True).labels == ["x|y"]
     both = put(tmp_path / "b.csv", f"text,{name},label\na,x,1\n")
     assert read_table(both).labels == ["1"]
     if name != "labels":  # may stand beside what was always taken
@@ -158,8 +158,8 @@ def test_guesses_are_told(tmp_path):
 def test_empty_cells_are_skipped_and_counted(tmp_path):
     table = read_table(put(tmp_path / "t.csv", 'text,label\na,1\n,0\n"  ",1\nb,\nc,0\n'))
     assert (table.texts, table.labels, table.num_rows) == (["a", "c"], ["1", "0"], 5)
-    assert "2 of 5 rows skipped: empty text" in table.notes
-    assert "1 of 5 rows skipped: empty label" in table.notes
+    assert "skipped 2 of 5 rows: empty text" in table.notes
+    assert "skipped 1 of 5 rows: empty label" in table.notes
 
 
 def test_columns_by_number_without_header(tmp_path):
@@ -214,10 +214,10 @@ def test_a_row_of_ten_megabytes(tmp_path, suffix):
         ("t.csv", "review,label\na,1\n", {"label": "zzz"}, "'review', 'label'"),
         ("t.csv", "text,label\n,1\n,0\n", {}, "all 2 texts are empty"),
         ("t.csv", "text,label\na,\nb,\n", {}, "all 2 labels are empty"),
-        ("t.csv", "text,stuff\na,1\n", {}, "which column holds the label"),
-        ("t.csv", "text,stuff\na,1\n", {}, "name one with --label NAME (label=... in Python)"),
-        ("t.csv", "label\n1\n", {}, "name one with --text NAME (text=... in Python)"),
-        ("t.csv", "text,label\na,1\n", {"text": "label", "label": "label"}, "both as text and as label"),
+        ("t.csv", "text,stuff\na,1\n", {}, "which column is the label"),
+        ("t.csv", "text,stuff\na,1\n", {}, "choose one with --label NAME (label=... in Python)"),
+        ("t.csv", "label\n1\n", {}, "choose one with --text NAME (text=... in Python)"),
+        ("t.csv", "text,label\na,1\n", {"text": "label", "label": "label"}, "both text and label"),
         ("t.csv", "text,label\na,1\nb, c,0\n", {}, "line 3: 3 fields"),
         ("t.csv", 'text,label\nx,1\n"abc,1\ndef,0\n', {}, "line 3: a double quote"),
         ("t.csv", b"text,label\na,1\nb\xff,0\n", {}, "0xff at offset 16, line 3"),
@@ -225,9 +225,9 @@ def test_a_row_of_ten_megabytes(tmp_path, suffix):
         ("t.tsv", "text\tlabel\na\t1\nb\tc\t0\n", {}, "line 3: 3 fields"),
         ("t.csv", "text,label\na,1\n".encode("utf-16"), {}, "UTF-16"),
         ("t.jsonl", '{"text": "a", "label": 1}\n{"text": \n', {}, "line 2 is not valid JSON"),
-        ("t.jsonl", "[1, 2]\n", {}, "line 1: an object"),
-        ("t.xlsx", "x", {}, "'.xlsx', which is not known; known: .csv, .tsv"),
-        ("t", "x", {}, "known: .csv"),
+        ("t.jsonl", "[1, 2]\n", {}, "line 1: expected an object"),
+        ("t.xlsx", "x", {}, "the unsupported suffix '.xlsx'; supported: .csv, .tsv"),
+        ("t", "x", {}, "supported: .csv"),
         ("t.parquet", "not one", {}, "not a readable Parquet"),
         ("t.txt", "word\nother\n", {}, "all 2 texts are empty"),
     ],
@@ -244,7 +244,7 @@ def test_corrupt_gzip(tmp_path):
     for content in (whole[: len(whole) // 2], b"text,label\na,1\n", whole[:20] + b"\xff" * 20 + whole[40:]):
         path = tmp_path / "t.csv.gz"
         path.write_bytes(content)
-        with pytest.raises(UserError, match="not a whole gzip file"):
+        with pytest.raises(UserError, match="not a complete gzip file"):
             read_table(path)
 
 
@@ -252,24 +252,24 @@ def test_missing_and_unreadable(tmp_path, monkeypatch):
     put(tmp_path / "reviews.csv", "text,label\na,1\n")
     with pytest.raises(UserError, match=r"did you mean 'reviews.csv'"):
         read_table(tmp_path / "review.csv")
-    with pytest.raises(UserError, match="no folder"):
+    with pytest.raises(UserError, match="does not exist"):
         read_table(tmp_path / "no" / "review.csv")
     with pytest.raises(UserError, match="too long"):
         read_table(tmp_path / ("x" * 5000 + ".csv"))
     with pytest.raises(UserError, match="no subfolders of text files"):
         read_table(tmp_path)
 
-    def refuse(self: Path) -> bytes:
+    def refuse(self: Path, mode: str) -> bytes:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(UserError, match="Permission denied"):
         read_table(tmp_path / "reviews.csv")
 
 
 def test_parquet_with_a_nested_column(tmp_path):
     pl.DataFrame({"text": [["a"], ["b"]], "label": [0, 1]}).write_parquet(tmp_path / "t.parquet")
-    with pytest.raises(UserError, match="text is wanted"):
+    with pytest.raises(UserError, match="expected text"):
         read_table(tmp_path / "t.parquet")
 
 

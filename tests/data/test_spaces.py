@@ -20,7 +20,7 @@ def test_what_counts_as_a_token_in_the_literature():
     assert len(ids) == sum(len(line.split()) + 1 for line in TEXT.splitlines())
     assert ids.count(EOS) == 4
     assert ids.count(UNK) == 2
-    assert made.size == len(SPECIAL_TOKENS) + len(set(TEXT.split()) - {"<unk>"})
+    assert made.vocab_size == len(SPECIAL_TOKENS) + len(set(TEXT.split()) - {"<unk>"})
     assert made.decode(ids) == "\n= The <unk> Cat =\n\nthe cat @-@ sat , <unk> .\n"
 
 
@@ -59,9 +59,9 @@ def test_decoding_gives_the_words_back(words):
 
 def test_texts_are_counted_as_they_come():
     for kind in ("chars", "spaces"):
-        assert train_tokenizer((text for text in ("a b", "b c")), kind, 100).size == train_tokenizer(
+        assert train_tokenizer((text for text in ("a b", "b c")), kind, 100).vocab_size == train_tokenizer(
             ["a b\nb c"], kind, 100
-        ).size - (
+        ).vocab_size - (
             kind == "chars"  # the line end
         )
         with pytest.raises(UserError, match="no text"):

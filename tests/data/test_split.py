@@ -40,8 +40,8 @@ def test_what_cannot_be_split():
     for labels, fraction, message in (
         (["a", "b"], 0.0, "between 0 and 1"),
         (["a", "b"], 1.5, "between 0 and 1"),
-        (["a"], 0.5, "cannot be split"),
-        (["a", "b", "c"], 0.5, "label of its own"),
+        (["a"], 0.5, "cannot split"),
+        (["a", "b", "c"], 0.5, "different label"),
     ):
         with pytest.raises(UserError, match=message):
             split_indices(labels, fraction, 0)

@@ -24,7 +24,7 @@ def words():
 
 
 def said(words, ids, starts):
-    return [parallel_text.text_of(ids[a:b].tolist(), words) for a, b in itertools.pairwise(starts)]
+    return [parallel_text.decode_line(ids[a:b].tolist(), words) for a, b in itertools.pairwise(starts)]
 
 
 def test_no_dropout_cuts_as_the_tokenizer_does(words):
@@ -77,7 +77,7 @@ def test_by_hand():
     assert segment_word("abc", ranks, 0.5, Given(0.9, 0.1, 0.2)) == ["ab", "c"]
 
 
-@pytest.mark.parametrize(("setting", "message"), [("dropout=1", "from 0 to below 1"), ("kind=words", "kind bpe")])
+@pytest.mark.parametrize(("setting", "message"), [("dropout=1", "at least 0 and less than 1"), ("kind=words", "tokenizer.kind=bpe")])
 def test_wrong_settings(tmp_path, setting, message):
     import regard
 

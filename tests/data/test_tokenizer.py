@@ -103,8 +103,8 @@ def test_batch_equals_one_by_one_and_survives_saving(kind, tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_is_deterministic_across_processes(kind):
     code = (
-        "import hashlib; from regard.data.tokenizer import train; from regard.data.synthetic.reviews import generate;"
-        f"t = train([r.text for r in generate(300, 1)], {kind!r}, 500);"
+        "import hashlib; from regard.data.tokenizer import train_tokenizer; from regard.data.synthetic.reviews import generate_reviews;"
+        f"t = train_tokenizer([r.text for r in generate_reviews(300, 1)], {kind!r}, 500);"
         "print(hashlib.sha256(t.core.to_str().encode()).hexdigest())"
     )
     runs = {
@@ -116,7 +116,7 @@ def test_training_is_deterministic_across_processes(kind):
 
 def test_the_vocabulary_is_cut_by_frequency():
     texts = ["a a a b b c"] * 2
-    assert train_tokenizer(texts, "words", 8).size == 8
+    assert train_tokenizer(texts, "words", 8).vocab_size == 8
     assert train_tokenizer(texts, "words", 8).encode("a b c").ids == [6, 7, UNK]
     assert train_tokenizer(texts, "chars", 7).encode("a ").ids == [UNK, 6]
     assert train_tokenizer(["x", *texts], "words", 100).encode("x").ids != [UNK]
@@ -127,9 +127,9 @@ def test_the_vocabulary_is_cut_by_frequency():
 def test_bad_settings_and_files(tmp_path):
     for call, message in (
         (lambda: train_tokenizer(TEXTS, "wrds"), "did you mean 'words'"),
-        (lambda: train_tokenizer(TEXTS, "bpe", 100), "wants 262 or more"),
+        (lambda: train_tokenizer(TEXTS, "bpe", 100), "must be at least 262"),
         (lambda: train_tokenizer(["", ""], "words"), "no text"),
-        (lambda: Tokenizer.load(tmp_path / "none.json"), "no tokenizer file"),
+        (lambda: Tokenizer.load(tmp_path / "none.json"), "no such tokenizer file"),
     ):
         with pytest.raises(UserError, match=message):
             call()
@@ -140,15 +140,15 @@ def test_bad_settings_and_files(tmp_path):
         with pytest.raises(UserError):
             Tokenizer.load(tmp_path)
     (tmp_path / "tokenizer.json").write_bytes(whole.replace(b"[BOS]", b"[CLS]"))
-    with pytest.raises(UserError, match="not one of ours"):
+    with pytest.raises(UserError, match="was not trained by regard"):
         Tokenizer.load(tmp_path)
 
 
 def test_a_fork_does_not_hang():
     code = """
 import os, signal, sys
-from regard.data.tokenizer import train
-tokenizer = train(["a b c"] * 50, "words")
+from regard.data.tokenizer import train_tokenizer
+tokenizer = train_tokenizer(["a b c"] * 50, "words")
 tokenizer.encode_batch(["a b"] * 50)
 pid = os.fork()
 if pid == 0:

@@ -64,7 +64,7 @@ def test_a_seed_gives_the_same():
 def test_what_is_not_there_is_said(monkeypatch):
     with pytest.raises(UserError, match="did you mean 'dates'"):
         generate_pairs("date", 1)
-    with pytest.raises(UserError, match="1 or more"):
+    with pytest.raises(UserError, match="at least 1"):
         generate_pairs("dates", 0)
     with pytest.raises(UserError, match="does not know the language 'xx'"):
         generate_pairs("numbers", 1, target="xx")

@@ -9,7 +9,7 @@ from regard.data import tokenizer
 from regard.data.qa_passages import build_passage
 from regard.inspect import record
 from regard.models import span_reader
-from regard.tasks.recall.extractive_qa import collate, pointed, read
+from regard.tasks.recall.extractive_qa import collate, predict_ends, predict_spans
 
 PATTERN = ("Where was", "born?")
 TEXTS = ["Ada was born in London .", "He is a painter born in Beirut, Lebanon , and lives in Rome ."]
@@ -19,12 +19,12 @@ PAGES = [build_passage(PATTERN, name, text, WORDS, "Beirut") for name, text in z
 
 def model() -> span_reader.SpanReader:
     torch.manual_seed(0)
-    return span_reader.SpanReaderConfig(dim=24, layers=2, heads=2, hidden=32).build(WORDS.size).eval()
+    return span_reader.SpanReaderConfig(dim=24, layers=2, heads=2, hidden=32).build(WORDS.vocab_size).eval()
 
 
 def test_chances_sum_to_one_over_the_sentence():
     batch = collate(PAGES)
-    weights = pointed(model(), batch)
+    weights = predict_ends(model(), batch)
     assert weights.shape == (2, 2, max(map(len, PAGES)))
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2))
     assert (weights.transpose(1, 2)[~batch.allowed] == 0).all()
@@ -33,22 +33,22 @@ def test_chances_sum_to_one_over_the_sentence():
 
 def test_padding_is_invisible():
     made = model()
-    alone, both = pointed(made, collate(PAGES[:1])), pointed(made, collate(PAGES))
+    alone, both = predict_ends(made, collate(PAGES[:1])), predict_ends(made, collate(PAGES))
     torch.testing.assert_close(both[0, :, : len(PAGES[0])], alone[0], atol=1e-5, rtol=1e-4)
 
 
 def test_what_is_pointed_at_is_a_span_of_the_sentence():
-    for found, made in zip(read(model(), PAGES), PAGES, strict=True):
+    for found, made in zip(predict_spans(model(), PAGES), PAGES, strict=True):
         assert made.start <= found.first <= found.last < len(made)
         assert found.text in "".join(made.words)
         assert len(found.weights) == len(made.words)
-        assert 0 < found.chance < 1
+        assert 0 < found.probability < 1
 
 
 def test_no_other_span_is_likelier():
     made = model()
-    weights = pointed(made, collate(PAGES)).detach().numpy()
-    for row, found in enumerate(read(made, PAGES, most=3)):
+    weights = predict_ends(made, collate(PAGES)).detach().numpy()
+    for row, found in enumerate(predict_spans(made, PAGES, max_words=3)):
         start, end = weights[row]
         spans = [
             (start[s] * end[e], s, e)
@@ -56,11 +56,11 @@ def test_no_other_span_is_likelier():
             for e in range(s, min(s + 3, len(PAGES[row])))
         ]
         assert max(spans)[1:] == (found.first, found.last)
-        np.testing.assert_allclose(max(spans)[0], found.chance, rtol=1e-5)
+        np.testing.assert_allclose(max(spans)[0], found.probability, rtol=1e-5)
 
 
 def test_pointing_is_recorded_as_attention():
     made = model()
     with record(made) as seen, torch.no_grad():
-        pointed(made, collate(PAGES[:1]))
+        predict_ends(made, collate(PAGES[:1]))
     assert seen["span_pool.attend"].shape == (1, 1, 2, len(PAGES[0]))

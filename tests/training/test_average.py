@@ -21,7 +21,7 @@ def test_weights_that_stand_still_are_their_own_average():
     average = EMA(params, 0.999)
     for _ in range(50):
         average.update()
-    assert all(torch.equal(a, b) for a, b in zip(average.values, before, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(average.averages, before, strict=True))
 
 
 def test_it_is_the_weighted_mean_of_all_weights_so_far():
@@ -34,7 +34,7 @@ def test_it_is_the_weighted_mean_of_all_weights_so_far():
         average.update()
         weights = torch.tensor([0.8 ** (len(seen) - 1 - s) for s in range(len(seen))], dtype=torch.float64)
         wanted = (weights[:, None] * torch.stack(seen)).sum(0) / weights.sum()
-        torch.testing.assert_close(average.values[0], wanted)
+        torch.testing.assert_close(average.averages[0], wanted)
 
 
 def test_it_is_shown_for_a_while_and_the_weights_come_back():
@@ -43,7 +43,7 @@ def test_it_is_shown_for_a_while_and_the_weights_come_back():
     average.update()
     p.add_(1)
     average.update()
-    raw, mean = p.clone(), average.values[0].clone()
+    raw, mean = p.clone(), average.averages[0].clone()
 
     def look_and_fail():
         with average.average_parameters():
@@ -53,7 +53,7 @@ def test_it_is_shown_for_a_while_and_the_weights_come_back():
     with pytest.raises(KeyError):
         look_and_fail()
     assert torch.equal(p, raw)
-    assert torch.equal(average.values[0], mean)
+    assert torch.equal(average.averages[0], mean)
 
 
 def averaged_by_hand(steps: int, decay: float, monkeypatch, tmp_path) -> dict[str, torch.Tensor]:
@@ -95,7 +95,7 @@ def test_training_itself_is_not_touched(tmp_path):
     one, other = last_state(tmp_path / "without"), last_state(tmp_path / "with")
     assert one["model.safetensors"] == other["model.safetensors"]
     assert one["optimizer.safetensors"] == other["optimizer.safetensors"]
-    assert "average.safetensors" not in one  # it costs nothing where it is not asked for
+    assert "ema.safetensors" not in one  # it costs nothing where it is not asked for
 
 
 @pytest.mark.parametrize("stop", [1, 5])
@@ -106,13 +106,13 @@ def test_resumed_to_the_same_bytes(tmp_path, monkeypatch, stop):
     class Stop(Exception):
         pass
 
-    def stop_after(self, wishes, bar, after=loop.Loop._after):
-        after(self, wishes, bar)
+    def stop_after(self, requests, bar, after=loop.Loop._finish_step):
+        after(self, requests, bar)
         if self.state.step == stop:
             raise Stop
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop.Loop, "_after", stop_after)
+        patch.setattr(loop.Loop, "_finish_step", stop_after)
         with pytest.raises(Stop):
             train(tmp_path / "cut", **options, checkpoint_seconds=0)
     train(tmp_path / "cut", **options, resume=True)
@@ -130,7 +130,7 @@ def test_the_trial_of_a_budget_leaves_no_trace_in_it(tmp_path):
 
 @pytest.mark.parametrize("decay", [0.0, 1.0, -1.0])
 def test_a_decay_that_cannot_be_meant(tmp_path, decay):
-    with pytest.raises(UserError, match=r"train\.average"):
+    with pytest.raises(UserError, match=r"train\.ema_decay"):
         train(tmp_path, steps=1, ema_decay=decay)
 
 

@@ -133,13 +133,13 @@ def test_muon_resumes_to_the_same_bytes(tmp_path):
     class Stop(Exception):
         pass
 
-    def stop_after(self, wishes, bar, _after=loop.Loop._after):
-        _after(self, wishes, bar)
+    def stop_after(self, requests, bar, finish_step=loop.Loop._finish_step):
+        finish_step(self, requests, bar)
         if self.state.step == 5:
             raise Stop
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop.Loop, "_after", stop_after)
+        patch.setattr(loop.Loop, "_finish_step", stop_after)
         with pytest.raises(Stop):
             train(tmp_path / "cut", steps=12, dropout=0.2, optimizer="muon", checkpoint_seconds=0)
     train(tmp_path / "cut", steps=12, dropout=0.2, optimizer="muon", resume=True)

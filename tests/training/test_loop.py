@@ -40,7 +40,7 @@ def test_metrics_file(tmp_path):
 def test_lines_are_means_between_them(tmp_path, monkeypatch):
     train(tmp_path / "all", steps=10)
     every = [line for line in lines(tmp_path / "all") if "loss" in line]
-    monkeypatch.setattr("regard.training.metrics_log.LINES", 3)
+    monkeypatch.setattr("regard.training.metrics_log.MAX_LINES", 3)
     train(tmp_path / "few", steps=10)
     few = [line for line in lines(tmp_path / "few") if "loss" in line]
     assert [line["step"] for line in few] == [4, 8, 10]

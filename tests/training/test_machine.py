@@ -67,7 +67,7 @@ def fresh(monkeypatch):
 
 
 def test_float32_needs_no_probe(fresh):
-    fresh.setattr(precision, "probe", None)
+    fresh.setattr(precision, "probe_precision", None)
     assert precision.choose_precision("32") == "32-true"
 
 
@@ -79,9 +79,9 @@ def test_the_probe_really_runs(fresh):
 @pytest.mark.parametrize(("gain", "wanted"), [(1.5, "bf16-mixed"), (1.1, "32-true"), (None, "32-true")])
 def test_auto_takes_half_precision_only_where_it_lives_and_pays(fresh, gain, wanted):
     fresh.setattr(torch.cuda, "is_available", lambda: False)
-    fresh.setattr(precision, "probe", lambda kind: (gain, "died"))
+    fresh.setattr(precision, "probe_precision", lambda kind: (gain, "died"))
     assert precision.choose_precision("auto") == wanted
-    fresh.setattr(precision, "probe", None)  # a process started by this one does not try again
+    fresh.setattr(precision, "probe_precision", None)  # a process started by this one does not try again
     assert precision.choose_precision("auto") == wanted
 
 
@@ -97,7 +97,7 @@ def test_a_probe_that_dies_is_told(fresh):
     assert gain is None
     assert signal.SIGILL.name in trouble
     assert "no such type" in precision.probe_precision("float16", "raise SystemExit('no such type')")[1]
-    fresh.setattr(precision, "probe", lambda kind: (gain, trouble))
+    fresh.setattr(precision, "probe_precision", lambda kind: (gain, trouble))
     with pytest.raises(UserError, match=r"SIGILL.*--precision 32"):
         precision.choose_precision("bf16-mixed")
 

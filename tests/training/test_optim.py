@@ -39,18 +39,18 @@ def test_schedule_by_hand():
 def test_who_is_trained_how():
     kinds = optim.group_parameters(Model(), "muon")
     assert kinds == {
-        "embed.weight": "bare",
+        "embed.weight": "no_decay",
         "hidden.weight": "muon",
-        "hidden.bias": "bare",
-        "norm.weight": "bare",
-        "norm.bias": "bare",
+        "hidden.bias": "no_decay",
+        "norm.weight": "no_decay",
+        "norm.bias": "no_decay",
         "first.weight": "muon",
-        "first.bias": "bare",
+        "first.bias": "no_decay",
         "label.weight": "decay",
-        "label.bias": "bare",
+        "label.bias": "no_decay",
     }
     assert optim.group_parameters(Model(tied=True), "muon").get("first.weight") is None  # it is the embedding
-    assert set(optim.group_parameters(Model(), "adamw").values()) == {"decay", "bare"}
+    assert set(optim.group_parameters(Model(), "adamw").values()) == {"decay", "no_decay"}
     frozen = Model()
     frozen.hidden.weight.requires_grad_(False)
     assert "hidden.weight" not in optim.group_parameters(frozen, "muon")
@@ -114,7 +114,7 @@ def test_packed_matrices_are_split():
     optim.Muon(parts).step()
     torch.testing.assert_close(packed.detach(), torch.cat([p.detach() for p in parts]))
     packed.muon_splits = 5
-    with pytest.raises(ValueError, match="divide by 5"):
+    with pytest.raises(ValueError, match="divisible by 5"):
         optim.Muon([packed])
 
 

@@ -1,5 +1,4 @@
-"""Ask the weights alone: what a causal model says after a name and a question, how likely it finds that, and whether it
-has met the name."""
+"""Closed book: generate the answer from the weights, with signals of how reliable it is."""
 
 from __future__ import annotations
 
@@ -16,81 +15,104 @@ from regard.data.paraphrase import build_prompts, encode_names
 from regard.data.tokenizer import BOS, EOS, SEP, SPECIAL_TOKENS, UNK, Tokenizer
 from regard.decoding import GREEDY, TextGenerator
 
-LONGEST = 24  # tokens of an answer
-NEVER = [i for i in range(len(SPECIAL_TOKENS)) if i != EOS]
+MAX_ANSWER_TOKENS = 24
+SUPPRESSED_IDS = [i for i in range(len(SPECIAL_TOKENS)) if i != EOS]
+BATCH_TOKENS = 8192
 
 
 @dataclass(frozen=True)
 class Guess:
-    """What is said, and the signals that tell how far to believe it."""
+    """A generated answer, and signals for its confidence."""
 
     text: str
     signals: list[float]
 
 
-Asked = Sequence[QuestionPattern]
+def generate_answers(
+    model: nn.Module,
+    tokenizer: Tokenizer,
+    patterns: Sequence[QuestionPattern],
+    names: Sequence[str],
+    prompt_format: str = "name",
+) -> list[str]:
+    """Generate an answer to each question by greedy decoding."""
+    prompts = build_prompts(patterns, names, tokenizer, prompt_format)
+    return [tokenizer.decode(ids).strip() for ids in _generate_ids(model, prompts)]
 
 
-def say(model: nn.Module, words: Tokenizer, patterns: Asked, names: Sequence[str], form: str = "name") -> list[str]:
-    """The likeliest answer, word by word."""
-    return [words.decode(ids).strip() for ids in _written(model, build_prompts(patterns, names, words, form))]
+def answer_questions(
+    model: nn.Module,
+    tokenizer: Tokenizer,
+    patterns: Sequence[QuestionPattern],
+    names: Sequence[str],
+    prompt_format: str = "name",
+) -> list[Guess]:
+    """Generate answers with signals.
 
-
-def ask(model: nn.Module, words: Tokenizer, patterns: Asked, names: Sequence[str], form: str = "name") -> list[Guess]:
-    """Answers with signals: the log chance of the answer and of its least likely token; and, where the name comes
-    first, how likely it is, a token, and the odds that it is a stranger's."""
-    starts = build_prompts(patterns, names, words, form)
-    written = _written(model, starts)
-    asked = list(names)
-    known = encode_names(list(set(asked)), words)
-    rows = [[*p, *ids, EOS] for p, ids in zip(starts, written, strict=True)]
-    found: dict[int, Guess] = {}
-    for indices in plan_batches([len(row) for row in rows], 8192, seed=0, epoch=0, shuffle=False):
-        ids, _ = pad_rows([rows[i] for i in indices])
-        given = torch.from_numpy(ids)
-        log = _log_chances(model, given[:, :-1])
-        each = log.gather(-1, given[:, 1:, None])[..., 0]
+    The signals are the log probability of the answer and of its least likely token. If prompts start with the name,
+    they also include the mean log probability of the name's tokens, and the log odds that the name is unknown.
+    """
+    prompts = build_prompts(patterns, names, tokenizer, prompt_format)
+    answers = _generate_ids(model, prompts)
+    name_ids = encode_names(list(set(names)), tokenizer)
+    rows = [[*prompt, *answer, EOS] for prompt, answer in zip(prompts, answers, strict=True)]
+    guesses: dict[int, Guess] = {}
+    for indices in plan_batches([len(row) for row in rows], BATCH_TOKENS, seed=0, epoch=0, shuffle=False):
+        ids = torch.from_numpy(pad_rows([rows[i] for i in indices])[0])
+        log_probs = _log_probabilities(model, ids[:, :-1])
+        token_log_probs = log_probs.gather(-1, ids[:, 1:, None])[..., 0]
         for row, i in enumerate(indices.tolist()):
-            n, start, end = len(known[asked[i]]), len(starts[i]), len(rows[i])
-            answer = each[row, start - 1 : end - 1]
+            name_length, start, end = len(name_ids[names[i]]), len(prompts[i]), len(rows[i])
+            answer = token_log_probs[row, start - 1 : end - 1]
             signals = [float(answer.sum()), float(answer.min())]
-            if form == "name":
-                signals += [float(each[row, :n].mean()), _odds(float(log[row, n + 1, UNK]))]
-            found[i] = Guess(words.decode(written[i]).strip(), signals)
-    return [found[i] for i in range(len(rows))]
+            if prompt_format == "name":
+                name_log_prob = float(token_log_probs[row, :name_length].mean())
+                signals += [name_log_prob, _log_odds(float(log_probs[row, name_length + 1, UNK]))]
+            guesses[i] = Guess(tokenizer.decode(answers[i]).strip(), signals)
+    return [guesses[i] for i in range(len(rows))]
 
 
 @torch.no_grad()
-def represent(
-    model: nn.Module, words: Tokenizer, pattern: QuestionPattern, names: Sequence[str], form: str = "name"
+def embed_names(
+    model: nn.Module,
+    tokenizer: Tokenizer,
+    pattern: QuestionPattern,
+    names: Sequence[str],
+    prompt_format: str = "name",
 ) -> np.ndarray:
-    """What the model knows at the end of each name, (n, dim), of length one; where names stand inside the question, at
-    the end of that."""
-    encoded = encode_names(list(set(names)), words)
-    if form == "name":
-        rows = [[BOS, *encoded[name], SEP] for name in names]
+    """Return the hidden state after each name, normalized to length 1, (n, dim).
+
+    If the name is within the question, it is the hidden state at the end of the question.
+    """
+    name_ids = encode_names(list(set(names)), tokenizer)
+    if prompt_format == "name":
+        rows = [[BOS, *name_ids[name], SEP] for name in names]
     else:
-        rows = build_prompts([pattern] * len(names), names, words, form)
-    found = np.empty((len(rows), 0), np.float32)
-    for indices in plan_batches([len(row) for row in rows], 8192, seed=0, epoch=0, shuffle=False):
+        rows = build_prompts([pattern] * len(names), names, tokenizer, prompt_format)
+    embeddings = np.empty((len(rows), 0), np.float32)
+    for indices in plan_batches([len(row) for row in rows], BATCH_TOKENS, seed=0, epoch=0, shuffle=False):
         ids, mask = pad_rows([rows[i] for i in indices])
         states = model.hidden_states(torch.from_numpy(ids))  # type: ignore[operator]
         last = states[torch.arange(len(ids)), torch.from_numpy(mask.sum(1) - 1)].numpy()
-        found = found if found.shape[1] else np.empty((len(rows), last.shape[1]), np.float32)
-        found[indices] = last
-    return found / (np.linalg.norm(found, axis=1, keepdims=True) + 1e-9)
+        if not embeddings.shape[1]:
+            embeddings = np.empty((len(rows), last.shape[1]), np.float32)
+        embeddings[indices] = last
+    return embeddings / (np.linalg.norm(embeddings, axis=1, keepdims=True) + 1e-9)
 
 
 @torch.no_grad()
-def _log_chances(model: nn.Module, ids: Tensor) -> Tensor:
+def _log_probabilities(model: nn.Module, ids: Tensor) -> Tensor:
     logits = model(ids)
     return logits - logits.logsumexp(-1, keepdim=True)
 
 
-def _odds(log: float) -> float:
-    """log p / (1 - p) of a log chance."""
-    return log - float(np.log(max(1e-9, 1 - np.exp(min(log, 0.0)))))
+def _log_odds(log_prob: float) -> float:
+    """Return log p / (1 - p) of a log probability."""
+    return log_prob - float(np.log(max(1e-9, 1 - np.exp(min(log_prob, 0.0)))))
 
 
-def _written(model: nn.Module, starts: list[list[int]]) -> list[list[int]]:
-    return [said[0].ids for said in TextGenerator(model).generate(starts, max_new_tokens=LONGEST, sampling=GREEDY, suppress=NEVER)]
+def _generate_ids(model: nn.Module, prompts: list[list[int]]) -> list[list[int]]:
+    outputs = TextGenerator(model).generate(
+        prompts, max_new_tokens=MAX_ANSWER_TOKENS, sampling=GREEDY, suppress=SUPPRESSED_IDS
+    )
+    return [candidates[0].ids for candidates in outputs]

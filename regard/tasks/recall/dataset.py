@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from regard.data import facts as f
-from regard.data.facts import Facts, Questions
+from regard.data.facts import Facts, Questions, read_facts, read_questions
 from regard.errors import UserError
-from regard.tasks.recall.run import BOOK, Recaller
+from regard.tasks.recall.run import FACTS_FILE, QuestionAnswerer
 from regard.tasks.recall.settings import RecallSettings
 from regard.training import atomic_write
 
@@ -25,98 +24,104 @@ logger = logging.getLogger(__name__)
 class RecallDataset:
     """The facts, and the questions of both parts."""
 
-    book: Facts
+    facts: Facts
     train: Questions
     valid: Questions
     info: dict[str, Any]
 
 
 def read_dataset(settings: RecallSettings, source: Any) -> RecallDataset:
-    """Read facts and questions, and set people aside where no questions for validation are named."""
+    """Read facts and questions. Without validation questions, a fraction of the people is held out."""
     if source is not None:
-        raise UserError("recall is trained on a file of facts and a table of questions; give their names")
+        raise UserError("recall is trained on a file of facts and a table of questions; pass their names")
     data = settings.data
-    book = f.read_facts(data.train[0])
-    asked = f.read_questions(data.train[1], book)
-    for note in (*book.notes, *asked.notes):
+    facts = read_facts(data.train[0])
+    questions = read_questions(data.train[1], facts)
+    for note in (*facts.notes, *questions.notes):
         logger.info(note)
     if data.valid is not None:
-        valid, train = f.read_questions(data.valid, sorted(set(asked.patterns))), asked
+        valid = read_questions(data.valid, sorted(set(questions.patterns)))
         for note in valid.notes:
             logger.info(f"validation: {note}")
-        train = train.subset(i for i, name in enumerate(asked.names) if name not in set(valid.names))
-        if len(train) < len(asked):
-            logger.info(f"{len(asked) - len(train):,} questions are about people of the validation part and left out")
+        train = questions.subset(i for i, name in enumerate(questions.names) if name not in set(valid.names))
+        if len(train) < len(questions):
+            logger.info(f"skipped {len(questions) - len(train):,} questions about people of the validation part")
     else:
-        train, valid = parted(asked, data.valid_fraction, settings.seed)
-        logger.info(f"{len(valid):,} of {len(asked):,} questions set aside for validation, by person")
+        train, valid = split_by_person(questions, data.valid_fraction, settings.seed)
+        logger.info(f"{len(valid):,} of {len(questions):,} questions are held out for validation, by person")
     if data.reader is not None:
-        train = labelled(train, valid, book, data.reader)
-    known = sum(name in book.sentences_of for name in train.names)
-    if not known:
-        raise UserError(f"none of the {len(train):,} people asked about stands in {data.train[0]}")
-    strange = len(train) + len(valid) - known - sum(name in book.sentences_of for name in valid.names)
-    if strange:
-        logger.info(f"{strange:,} questions are about people whom the facts do not name")
-    names = " and ".join(Path(file).name for file in data.train)
+        train = add_reader_answers(train, valid, facts, data.reader)
+    num_train_known = sum(name in facts.sentences_of for name in train.names)
+    if not num_train_known:
+        raise UserError(f"none of the {len(train):,} people in the questions is in {data.train[0]}")
+    num_valid_known = sum(name in facts.sentences_of for name in valid.names)
+    num_unknown = len(train) + len(valid) - num_train_known - num_valid_known
+    if num_unknown:
+        logger.info(f"{num_unknown:,} questions are about people who are not in the facts")
     info = {
         "train": {
-            "name": names,
-            "fingerprint": f"{book.fingerprint}{asked.fingerprint}",
+            "name": " and ".join(Path(file).name for file in data.train),
+            "fingerprint": f"{facts.fingerprint}{questions.fingerprint}",
             "rows": len(train),
-            "facts": len(book),
-            "notes": [*book.notes, *asked.notes],
+            "facts": len(facts),
+            "notes": [*facts.notes, *questions.notes],
         },
         "valid": {"rows": len(valid), "split": None if data.valid else data.valid_fraction},
     }
-    return RecallDataset(book, train, valid, info)
+    return RecallDataset(facts, train, valid, info)
 
 
-def parted(asked: Questions, fraction: float, seed: int) -> tuple[Questions, Questions]:
-    """By chance, all questions about one person on the same side."""
-    people = sorted(set(asked.names))
+def split_by_person(questions: Questions, fraction: float, seed: int | str) -> tuple[Questions, Questions]:
+    """Split questions at random; all questions about one person are in the same part. `fraction` is held out."""
+    people = sorted(set(questions.names))
     if len(people) < 2:
-        raise UserError("questions about two people or more are wanted, to set one aside for validation")
+        raise UserError("recall needs questions about at least two people, to hold one out for validation")
     Random(seed).shuffle(people)
-    aside = set(people[: int(np.clip(round(fraction * len(people)), 1, len(people) - 1))])
-    train = asked.subset(i for i, name in enumerate(asked.names) if name not in aside)
-    return train, asked.subset(i for i, name in enumerate(asked.names) if name in aside)
+    held_out = set(people[: int(np.clip(round(fraction * len(people)), 1, len(people) - 1))])
+    train = questions.subset(i for i, name in enumerate(questions.names) if name not in held_out)
+    return train, questions.subset(i for i, name in enumerate(questions.names) if name in held_out)
 
 
-def labelled(train: Questions, valid: Questions, book: Facts, reader: str) -> Questions:
-    """The questions, and with them what an open-book run reads of everybody else. It must not have seen the answers of
-    the people set aside."""
+def add_reader_answers(train: Questions, valid: Questions, facts: Facts, reader: str) -> Questions:
+    """Add the answers of an open-book run about all other people to the training questions.
+
+    The run must not have been trained on the answers of the held-out people.
+    """
     from regard.tasks.base_run import Run
 
-    opened = Run.load(reader)
-    if not isinstance(opened, Recaller) or opened.book != "open":
-        raise UserError(f"data.reader wants a run of recall with an open book, and {reader} is none")
-    if seen := set(opened.asked) & set(valid.names):
+    run = Run.load(reader)
+    if not isinstance(run, QuestionAnswerer) or run.book != "open":
+        raise UserError(f"data.reader must be a recall run with an open book, and {reader} is not")
+    if leaked := set(run.train_names) & set(valid.names):
         raise UserError(
-            f"{reader} was taught the answers of {len(seen):,} of the people set aside here; train it with the same "
-            "seed and data.valid_fraction"
+            f"{reader} was trained on the answers of {len(leaked):,} of the people that are held out here; train it "
+            "with the same seed and data.valid_fraction"
         )
-    shared = sum(name in opened.read.sentences_of for name in book.sentences_of)
-    if not shared:
-        raise UserError(f"{reader} has read of nobody in these facts; train it on the same file")
-    if shared < len(book.sentences_of):
-        logger.warning(f"{reader} has read of {shared:,} of the {len(book.sentences_of):,} people in these facts alone")
-    asked = {(p, n) for p, n in zip(train.patterns, train.names, strict=True)}
-    rows = [(p, n) for p in sorted(set(train.patterns)) for n in book.sentences_of if (p, n) not in asked]
-    read = opened.read_all([p for p, _ in rows], [n for _, n in rows])
-    kept = [(p, n, text) for (p, n), text in zip(rows, read, strict=True) if text]
-    logger.info(f"{len(kept):,} people besides are labelled by what {reader} reads of them")
+    num_shared = sum(name in run.facts.sentences_of for name in facts.sentences_of)
+    if not num_shared:
+        raise UserError(f"{reader} has no facts about these people; train it on the same file")
+    if num_shared < len(facts.sentences_of):
+        logger.warning(f"{reader} has facts about only {num_shared:,} of these {len(facts.sentences_of):,} people")
+    train_pairs = set(zip(train.patterns, train.names, strict=True))
+    pairs = [(p, n) for p in sorted(set(train.patterns)) for n in facts.sentences_of if (p, n) not in train_pairs]
+    answers = run.extract_answers([p for p, _ in pairs], [n for _, n in pairs])
+    rows = [(p, n, answer) for (p, n), answer in zip(pairs, answers, strict=True) if answer]
+    logger.info(f"added {len(rows):,} answers of {reader} to the training questions")
     return Questions(
-        [*train.patterns, *(p for p, _, _ in kept)],
-        [*train.names, *(n for _, n, _ in kept)],
-        [*train.answers, *(text for _, _, text in kept)],
+        [*train.patterns, *(p for p, _, _ in rows)],
+        [*train.names, *(n for _, n, _ in rows)],
+        [*train.answers, *(answer for _, _, answer in rows)],
     )
 
 
-def keep(folder: Path, found: RecallDataset) -> None:
-    """What was read_dataset, for an open book to look into, and to say whether an answer stands there; and who is set aside."""
-    book, valid = found.book, asdict(found.valid)
-    tree = {"names": book.names, "sentences": book.sentences, "asked": sorted(set(found.train.names)), "valid": valid}
-    file = folder / BOOK
+def store_facts(folder: Path, dataset: RecallDataset) -> None:
+    """Store facts and held-out questions in the run folder, for the open book and for evaluation."""
+    tree = {
+        "names": dataset.facts.names,
+        "sentences": dataset.facts.sentences,
+        "train_names": sorted(set(dataset.train.names)),
+        "valid": asdict(dataset.valid),
+    }
+    file = folder / FACTS_FILE
     file.parent.mkdir(parents=True, exist_ok=True)
     atomic_write.replace_file(file, json.dumps(tree, ensure_ascii=False).encode())

@@ -1,5 +1,4 @@
-"""Recall from the weights alone: items that say a fact in many ways (data/rewriting.py), each read causally, and the
-share of the validation people whose answer is said exactly."""
+"""Training objective of a closed book: next-token prediction on paraphrases of facts (regard.data.paraphrase)."""
 
 from __future__ import annotations
 
@@ -16,64 +15,74 @@ from regard.data.batches import pad_rows, plan_batches
 from regard.data.paraphrase import Paraphraser, QAExample
 from regard.training.objective import LossTerm
 
-Scored = Callable[[nn.Module], Mapping[str, float]]
-
 
 @dataclass(frozen=True)
-class ItemBatch:
-    """ids (b, n), padded behind, where nothing that comes before looks; `wanted` (k,) what stands after `places`,
-    which are counted through all rows."""
+class QABatch:
+    """A padded batch of examples.
+
+    Attributes:
+        ids: (b, n), padded at the end, where causal attention does not see it.
+        positions: (k,), positions in the flattened batch whose next token is predicted.
+        targets: (k,), these next tokens.
+        tokens: Number of real tokens.
+    """
 
     ids: Tensor
-    places: Tensor
-    wanted: Tensor
+    positions: Tensor
+    targets: Tensor
     tokens: int
 
     @property
     def counts(self) -> dict[str, float]:
-        return {"words": float(len(self.wanted))}
+        return {"words": float(len(self.targets))}
 
 
-class Recall:
-    """The task that the loop trains on. `scored` asks the validation people."""
+class RecallObjective:
+    """Training objective. `evaluate_fn` answers the validation questions and returns metrics."""
 
     monitor = "exact"
     mode: Literal["max", "min"] = "max"
 
-    def __init__(self, items: Paraphraser, scored: Scored, *, batch_tokens: int, seed: int):
-        self.items, self.scored, self.batch_tokens, self.seed = items, scored, batch_tokens, seed
-        self._kept: tuple[int, list[QAExample]] | None = None
+    def __init__(
+        self,
+        paraphraser: Paraphraser,
+        evaluate_fn: Callable[[nn.Module], Mapping[str, float]],
+        *,
+        batch_tokens: int,
+        seed: int,
+    ):
+        self.paraphraser, self.evaluate_fn, self.batch_tokens, self.seed = paraphraser, evaluate_fn, batch_tokens, seed
+        self._cache: tuple[int, list[QAExample]] | None = None
 
     def plan(self, epoch: int) -> list[np.ndarray]:
-        lengths = [len(item.ids) for item in self._epoch(epoch)]
+        lengths = [len(example.ids) for example in self._examples(epoch)]
         return plan_batches(lengths, self.batch_tokens, seed=self.seed, epoch=epoch)
 
-    def batch(self, indices: np.ndarray, epoch: int) -> ItemBatch:
-        items = self._epoch(epoch)
-        return collate([items[i] for i in indices])
+    def batch(self, indices: np.ndarray, epoch: int) -> QABatch:
+        examples = self._examples(epoch)
+        return collate([examples[i] for i in indices])
 
-    def loss(self, model: nn.Module, batch: ItemBatch) -> Mapping[str, LossTerm]:
-        logits = model(batch.ids, logits_at=batch.places)
-        return {"words": LossTerm(F.cross_entropy(logits, batch.wanted, reduction="sum"))}
+    def loss(self, model: nn.Module, batch: QABatch) -> Mapping[str, LossTerm]:
+        logits = model(batch.ids, logits_at=batch.positions)
+        return {"words": LossTerm(F.cross_entropy(logits, batch.targets, reduction="sum"))}
 
     def evaluate(self, model: nn.Module) -> Mapping[str, float]:
-        return self.scored(model)
+        return self.evaluate_fn(model)
 
-    def _epoch(self, epoch: int) -> list[QAExample]:
-        if self._kept is None or self._kept[0] != epoch:
-            self._kept = (epoch, self.items.generate_epoch(epoch))
-        return self._kept[1]
+    def _examples(self, epoch: int) -> list[QAExample]:
+        if self._cache is None or self._cache[0] != epoch:
+            self._cache = (epoch, self.paraphraser.generate_epoch(epoch))
+        return self._cache[1]
 
 
-def collate(items: list[QAExample]) -> ItemBatch:
-    ids, mask = pad_rows([item.ids for item in items])
-    first = np.array([item.first for item in items])[:, None]
-    place = np.arange(1, ids.shape[1])
-    places = np.flatnonzero(mask[:, 1:] & (place >= first))
-    wanted = ids[:, 1:].reshape(-1)[places]
-    return ItemBatch(
+def collate(examples: list[QAExample]) -> QABatch:
+    """Pad examples to a batch."""
+    ids, mask = pad_rows([example.ids for example in examples])
+    first = np.array([example.first for example in examples])[:, None]
+    positions = np.flatnonzero(mask[:, 1:] & (np.arange(1, ids.shape[1]) >= first))
+    return QABatch(
         torch.from_numpy(np.ascontiguousarray(ids[:, :-1])),
-        torch.from_numpy(places),
-        torch.from_numpy(wanted),
+        torch.from_numpy(positions),
+        torch.from_numpy(ids[:, 1:].reshape(-1)[positions]),
         int(mask.sum()),
     )

@@ -1,4 +1,4 @@
-"""Ask the book: find the sentences about a person, and let the reader point at the answer in them."""
+"""Open book: find the sentences about a person, and extract the answer from them."""
 
 from __future__ import annotations
 
@@ -11,60 +11,67 @@ from torch import nn
 from regard.data.facts import Facts, QuestionPattern
 from regard.data.qa_passages import Passage, build_passage
 from regard.data.tokenizer import Tokenizer
-from regard.tasks.recall.extractive_qa import Pointed, read
-from regard.tasks.recall.name_lookup import Names
+from regard.tasks.recall.extractive_qa import AnswerSpan, predict_spans
+from regard.tasks.recall.name_lookup import NameIndex
 
-ALIKE = 2
-"""Which of the signals says how alike the names are."""
+NAME_SIMILARITY = 2
+"""Index of the signal with the similarity of the names."""
 
 
 @dataclass(frozen=True)
-class Passage:
-    """What was found for a question: whom the name was taken for (None: nobody), how alike the names are, the sentence,
-    its words with what attention gave each, the answer and the signals that tell how far to believe it; and who else
-    may have been meant."""
+class ExtractedAnswer:
+    """The answer to one question.
+
+    Attributes:
+        person: The known name that the question is taken to mean, or None if there is none.
+        text: The answer.
+        signals: Signals for its confidence.
+        sentence: The sentence that contains the answer.
+        word_weights: Attention weight of each word of the sentence.
+        alternatives: Other known names that may be meant.
+    """
 
     person: str | None
-    alike: float
     text: str
     signals: list[float]
     sentence: str | None = None
-    words: list[tuple[str, float]] = field(default_factory=list)
-    others: list[str] = field(default_factory=list)
+    word_weights: list[tuple[str, float]] = field(default_factory=list)
+    alternatives: list[str] = field(default_factory=list)
 
 
-def ask(
+def answer_questions(
     model: nn.Module,
-    words: Tokenizer,
-    book: Facts,
-    index: Names,
+    tokenizer: Tokenizer,
+    facts: Facts,
+    name_index: NameIndex,
     patterns: Sequence[QuestionPattern],
     names: Sequence[str],
-) -> list[Passage]:
-    """For each question the best answer of all the sentences about that person."""
-    meant = [index.meant(name) for name in names]
-    jobs: list[tuple[int, int, Passage]] = []
-    for i, (pattern, people) in enumerate(zip(patterns, meant, strict=True)):
+) -> list[ExtractedAnswer]:
+    """Return the most likely answer to each question from all sentences about the person."""
+    candidates = [name_index.find_candidates(name) for name in names]
+    passages: list[tuple[int, int, Passage]] = []  # question, sentence, passage
+    for i, (pattern, people) in enumerate(zip(patterns, candidates, strict=True)):
         for person, _ in people[:1]:
-            jobs += [
-                (i, s, build_passage(pattern, person, book.sentences[s], words)) for s in book.sentences_of[person]
+            passages += [
+                (i, s, build_passage(pattern, person, facts.sentences[s], tokenizer))
+                for s in facts.sentences_of[person]
             ]
-    found = read(model, [made for _, _, made in jobs]) if jobs else []
-    best: dict[int, tuple[int, Passage, Pointed]] = {}
-    for (i, s, made), said in zip(jobs, found, strict=True):
-        if i not in best or said.chance > best[i][2].chance:
-            best[i] = (s, made, said)
-    passages = []
-    for i, people in enumerate(meant):
+    spans = predict_spans(model, [passage for _, _, passage in passages]) if passages else []
+    best: dict[int, tuple[int, Passage, AnswerSpan]] = {}
+    for (i, s, passage), span in zip(passages, spans, strict=True):
+        if i not in best or span.probability > best[i][2].probability:
+            best[i] = (s, passage, span)
+    answers = []
+    for i, people in enumerate(candidates):
         if i not in best:
-            passages.append(Passage(None, 0.0, "", [-20.0, 0.0, 0.0, 0.0]))
+            answers.append(ExtractedAnswer(None, "", [-20.0, 0.0, 0.0, 0.0]))
             continue
-        (s, made, said), (person, alike) = best[i], people[0]
-        shown = list(zip([piece.strip() for piece in made.words], said.weights, strict=True))
-        signals = [_log(said.chance), _log(1 - said.none), alike, _log(said.none)]
-        others = [other for other, _ in people[1:]]
-        passages.append(Passage(person, alike, said.text, signals, book.sentences[s], shown, others))
-    return passages
+        (s, passage, span), (person, similarity) = best[i], people[0]
+        word_weights = list(zip([word.strip() for word in passage.words], span.weights, strict=True))
+        signals = [_log(span.probability), _log(1 - span.no_answer), similarity, _log(span.no_answer)]
+        alternatives = [name for name, _ in people[1:]]
+        answers.append(ExtractedAnswer(person, span.text, signals, facts.sentences[s], word_weights, alternatives))
+    return answers
 
 
 def _log(p: float) -> float:

@@ -1,4 +1,4 @@
-"""The page of `regard evaluate` for runs of recall: reliability, abstention, and answers with what they rest on."""
+"""The HTML page of `regard evaluate` for recall runs: reliability, abstention, and answers with their evidence."""
 
 from __future__ import annotations
 
@@ -8,61 +8,73 @@ from typing import Any
 
 from regard.errors import UserError
 from regard.pages.recall_report import render_recall_report
-from regard.tasks.recall.answer import Answer, Tried
-from regard.tasks.recall.run import Recaller
-from regard.tasks.recall.similarity import by_origin, like_nearest
+from regard.tasks.recall.answer import Answer, AnsweredQuestions
+from regard.tasks.recall.run import QuestionAnswerer
+from regard.tasks.recall.similarity import describe_bias, describe_similarity
 from regard.training import environment
 
 EXAMPLES = 4  # answers of each kind
 
-Measured = tuple[Recaller, Tried, dict[str, Any]]
+EvaluatedRun = tuple[QuestionAnswerer, AnsweredQuestions, dict[str, Any]]
+"""A run, its answers, and its metrics."""
 
 
-def place(out: str | Path) -> Path:
-    """Where a page can be written."""
+def check_page_path(out: str | Path) -> Path:
+    """Return the path of the page and create its folder. Raises a UserError if it does not end in .html."""
     path = Path(out)
     if path.suffix.lower() != ".html":
-        raise UserError(f"the page is written as .html, and {str(out)!r} was given")
+        raise UserError(f"the page must be an .html file, got {str(out)!r}")
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
 
-def page(
-    measured: Sequence[Measured], *, source: str, title: str = "How far to believe it", notes: Sequence[str] = ()
+def render_page(
+    evaluated_runs: Sequence[EvaluatedRun],
+    *,
+    source: str,
+    title: str = "Accuracy, calibration and abstention",
+    notes: Sequence[str] = (),
 ) -> str:
-    """One self-contained document about one run or several on the same questions."""
+    """Render a self-contained page about one or several runs on the same questions."""
     return render_recall_report(
         {
             "title": title,
-            "lead": " ".join(_sentence(run, found) for run, _, found in measured),
+            "lead": " ".join(_describe_metrics(run, metrics) for run, _, metrics in evaluated_runs),
             "runs": [
-                {"name": _name(run), "measures": found, "examples": examples(run, tried), "strange": _strange(found)}
-                for run, tried, found in measured
+                {
+                    "name": _run_name(run),
+                    "metrics": metrics,
+                    "examples": choose_examples(run, answered),
+                    "unknown_names": _describe_unknown_names(metrics),
+                }
+                for run, answered, metrics in evaluated_runs
             ],
-            "settings": {"questions": source, **{_name(run): str(run.folder or "") for run, *_ in measured}},
+            "settings": {"questions": source, **{_run_name(run): str(run.folder or "") for run, *_ in evaluated_runs}},
             "machine": environment.describe_machine(),
             "notes": [
-                "Confidence is fitted (Platt) to people who were set aside in training.",
-                "Strangers are names that nobody in the facts has, made of parts of names there.",
+                "Confidence is calibrated (Platt) on people who were held out from training.",
+                "Unknown names are not in the facts; they are combined from parts of names that are.",
                 *notes,
             ],
         }
     )
 
 
-def examples(run: Recaller, tried: Tried) -> list[dict[str, Any]]:
-    """The surest right answers, the surest wrong ones, and strangers: those answered first."""
-    order = sorted(range(len(tried.made)), key=lambda i: -tried.made[i].confidence)
-    hits, before = tried.hits, tried.asked.patterns
-    kinds = {"right": [i for i in order if hits[i]], "wrong": [i for i in order if not hits[i]]}
+def choose_examples(run: QuestionAnswerer, answered: AnsweredQuestions) -> list[dict[str, Any]]:
+    """Return the most confident correct and wrong answers, and answers about unknown names."""
+    answers, questions, hits = answered.answers, answered.questions, answered.hits
+    ranking = sorted(range(len(answers)), key=lambda i: -answers[i].confidence)
+    by_kind = {"right": [i for i in ranking if hits[i]], "wrong": [i for i in ranking if not hits[i]]}
     rows = [
-        (kind, tried.made[i], before[i], tried.asked.answers[i])
-        for kind, found in kinds.items()
-        for i in found[:EXAMPLES]
+        (kind, answers[i], questions.patterns[i], questions.answers[i])
+        for kind, indices in by_kind.items()
+        for i in indices[:EXAMPLES]
     ]
-    strange = sorted(tried.others, key=lambda a: (a.answer is None, -a.confidence))[:EXAMPLES]
-    rows += [("stranger", answer, run.patterns[0], "–") for answer in strange]
-    near = run.near([answer.name for _, answer, *_ in rows], 1) if run.book == "closed" and rows else [[]] * len(rows)
+    unknown = sorted(answered.unknown_answers, key=lambda a: (a.answer is None, -a.confidence))[:EXAMPLES]
+    rows += [("unknown", answer, run.patterns[0], "–") for answer in unknown]
+    nearest: list[list[dict[str, Any]]] = [[]] * len(rows)
+    if run.book == "closed" and rows:
+        nearest = run.nearest_names([answer.name for _, answer, *_ in rows], 1)
     return [
         {
             "kind": kind,
@@ -71,46 +83,50 @@ def examples(run: Recaller, tried: Tried) -> list[dict[str, Any]]:
             "guess": answer.guess,
             "truth": truth,
             "confidence": answer.confidence,
-            "rests": _rests(answer, around),
+            "evidence": _describe_evidence(answer, nearest_row),
         }
-        for (kind, answer, pattern, truth), around in zip(rows, near, strict=True)
+        for (kind, answer, pattern, truth), nearest_row in zip(rows, nearest, strict=True)
     ]
 
 
-def _rests(answer: Answer, near: Sequence[dict[str, Any]]) -> str:
+def _describe_evidence(answer: Answer, nearest: Sequence[dict[str, Any]]) -> str:
     if answer.sentence is not None:
-        seen = sorted(answer.words, key=lambda pair: -pair[1])[:3]
-        taken = "" if answer.person == answer.name else f"taken for {answer.person}: "
-        return f"{taken}{answer.sentence} (looked at {', '.join(f'{word} {weight:.2f}' for word, weight in seen)})"
-    said = [] if answer.known else ["nobody of that name was read of"]
-    if answer.guess and not answer.read:
-        said.append("the answer stands nowhere in what was read")
-    said += [f"nearest known name: {one['name']}, of whom it says {one['said']}" for one in near]
-    return "; ".join(said)
+        top = sorted(answer.word_weights, key=lambda pair: -pair[1])[:3]
+        person = "" if answer.person == answer.name else f"taken to mean {answer.person}: "
+        return f"{person}{answer.sentence} (attends to {', '.join(f'{word} {weight:.2f}' for word, weight in top)})"
+    parts = [] if answer.name_known else ["the name is not in the facts"]
+    if answer.guess and not answer.in_facts:
+        parts.append("the answer does not occur in the facts")
+    parts += [f"nearest known name: {row['name']}, for whom it answers {row['answer']}" for row in nearest]
+    return "; ".join(parts)
 
 
-def _name(run: Recaller) -> str:
+def _run_name(run: QuestionAnswerer) -> str:
     return f"{run.book} book"
 
 
-def _sentence(run: Recaller, found: dict[str, Any]) -> str:
-    errs = "" if found["risk"] is None else f", errs on {found['risk']:.1%} of these"
-    low, high = found["intervals"]["exact"]
+def _describe_metrics(run: QuestionAnswerer, metrics: dict[str, Any]) -> str:
+    wrong = "" if metrics["risk"] is None else f" ({metrics['risk']:.1%} of these wrongly)"
+    low, high = metrics["intervals"]["exact"]
     return (
-        f"With the {_name(run)} {found['exact']:.1%} ({low:.1%} to {high:.1%}) of {found['rows']:,} questions are "
-        f"answered rightly. Answering only from a confidence of {found['level']:.2f} on, it speaks on "
-        f"{found['answered']:.1%}{errs}, and speaks of {found['strangers']:.1%} of the people that are none. Its "
-        f"confidence is off by {found['ece']:.3f} in the mean."
+        f"The {_run_name(run)} answers {metrics['exact']:.1%} ({low:.1%} to {high:.1%}) of {metrics['rows']:,} "
+        f"questions correctly. With a confidence threshold of {metrics['threshold']:.2f} it answers "
+        f"{metrics['answered']:.1%} of the questions{wrong}, and {metrics['unknown_answered']:.1%} of those about unknown names. Its expected "
+        f"calibration error is {metrics['ece']:.3f}."
     )
 
 
-def _strange(found: dict[str, Any]) -> dict[str, Any] | None:
-    """What is said of names that nobody has, in words, and by language as a table."""
-    if "likeness" not in found:
+def _describe_unknown_names(metrics: dict[str, Any]) -> dict[str, Any] | None:
+    """Return sentences and a table by language about unknown names."""
+    if "similarity" not in metrics:
         return None
-    bias = found["bias"]
-    rows = [
-        {"language": language, "answered": share, "said": ", ".join(f"{p} {n}" for p, n in bias["commonest"][language])}
-        for language, share in bias["answered"].items()
+    bias = metrics["bias"]
+    languages = [
+        {
+            "language": language,
+            "answered": fraction,
+            "guesses": ", ".join(f"{place} {count}" for place, count in bias["most_frequent"][language]),
+        }
+        for language, fraction in bias["answered"].items()
     ]
-    return {"told": [like_nearest(found["likeness"]), by_origin(bias)], "languages": rows}
+    return {"sentences": [describe_similarity(metrics["similarity"]), describe_bias(bias)], "languages": languages}

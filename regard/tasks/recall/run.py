@@ -1,4 +1,4 @@
-"""A trained run of recall in Python: ask, evaluate, calibrate, and what its answers rest on."""
+"""A trained recall run in Python: ask, evaluate, calibrate, and the evidence for its answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -24,24 +24,34 @@ from regard.data.facts import (
 from regard.data.paraphrase import generate_unknown_names
 from regard.errors import UserError
 from regard.tasks.base_run import Run
-from regard.tasks.recall import calibration as c
 from regard.tasks.recall import closed_book, open_book
-from regard.tasks.recall.answer import Answer, Tried
-from regard.tasks.recall.name_lookup import Names
-from regard.tasks.recall.similarity import by_language, same_as_nearest
-from regard.tasks.recall.synthetic_names import invented
+from regard.tasks.recall.answer import Answer, AnsweredQuestions
+from regard.tasks.recall.calibration import (
+    Calibration,
+    expected_calibration_error,
+    fit_calibration,
+    reliability,
+    risk_coverage_area,
+    risk_coverage_curve,
+    threshold_for_correct,
+    wilson_interval,
+)
+from regard.tasks.recall.name_lookup import NameIndex
+from regard.tasks.recall.similarity import compare_with_nearest, measure_language_bias
+from regard.tasks.recall.synthetic_names import generate_names_by_language
 from regard.training import atomic_write
 
 logger = logging.getLogger(__name__)
 
-BOOK = Path("corpus") / "book.json"
-CALIBRATION = Path("corpus") / "calibration.json"
-STRANGERS = 400
-_SEED = 7_000_003  # of the strangers that calibrate; training draws others
+FACTS_FILE = Path("corpus") / "book.json"
+CALIBRATION_FILE = Path("corpus") / "calibration.json"
+NUM_UNKNOWN = 400  # unknown names for calibration
+_CALIBRATION_SEED = 7_000_003  # training uses other unknown names
+_EVALUATION_SEED = 11
 
 
-class Recaller(Run):
-    """A run of `recall`. `book` is closed or open."""
+class QuestionAnswerer(Run):
+    """A run of `recall`. Its book is "closed" (answers from the weights) or "open" (answers from sentences)."""
 
     @property
     def verbs(self) -> tuple[str, ...]:
@@ -56,331 +66,393 @@ class Recaller(Run):
         return [(before, after) for before, after in self.config["patterns"]]
 
     @cached_property
-    def _kept(self) -> dict[str, Any]:
-        file = (self.folder or Path()) / BOOK
+    def _stored_data(self) -> dict[str, Any]:
+        file = (self.folder or Path()) / FACTS_FILE
         try:
             tree = json.loads(file.read_text(encoding="utf-8"))
-            _ = tree["names"], tree["sentences"], tree["valid"]["names"]
+            _ = tree["names"], tree["sentences"], tree["train_names"], tree["valid"]["names"]
         except FileNotFoundError:
-            raise UserError(
-                f"{file} is missing, which holds what the run has read; copy the whole run folder"
-            ) from None
-        except (ValueError, KeyError, TypeError) as problem:
-            raise UserError(f"{file} is not what a run of recall writes: {problem}") from None
+            raise UserError(f"{file}, the facts of the run, is missing; copy the complete run folder") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{file} is damaged: {error!r}; copy it from the original run folder") from None
         return tree
 
     @cached_property
-    def read(self) -> Facts:
-        """What was read."""
-        return Facts(self._kept["names"], self._kept["sentences"], [], "")
+    def facts(self) -> Facts:
+        """The facts of the training data."""
+        return Facts(self._stored_data["names"], self._stored_data["sentences"], [], "")
 
     @cached_property
-    def aside(self) -> Questions:
-        """The questions that were set aside."""
-        kept = self._kept["valid"]
-        return Questions([(a, b) for a, b in kept["patterns"]], kept["names"], kept["answers"])
+    def held_out(self) -> Questions:
+        """The held-out questions."""
+        valid = self._stored_data["valid"]
+        return Questions([(a, b) for a, b in valid["patterns"]], valid["names"], valid["answers"])
 
     @property
-    def asked(self) -> list[str]:
-        """The people whose answers were seen in training."""
-        return self._kept["asked"]
+    def train_names(self) -> list[str]:
+        """The people whose answers were in the training data."""
+        return self._stored_data["train_names"]
 
     @cached_property
-    def index(self) -> Names:
-        return Names(self.read.sentences_of)
+    def name_index(self) -> NameIndex:
+        return NameIndex(self.facts.sentences_of)
 
-    # How far to believe it ------------------------------------------------------------------------------------------
+    # Confidence -----------------------------------------------------------------------------------------------------
 
     @cached_property
-    def calibration(self) -> c.Calibration:
-        file = (self.folder or Path()) / CALIBRATION
+    def calibration(self) -> Calibration:
+        file = (self.folder or Path()) / CALIBRATION_FILE
         if file.is_file():
             try:
-                return c.Calibration.from_dict(json.loads(file.read_text(encoding="utf-8")))
-            except (ValueError, KeyError, TypeError) as problem:
-                raise UserError(f"{file} is not what a run of recall writes: {problem}; delete it") from None
+                return Calibration.from_dict(json.loads(file.read_text(encoding="utf-8")))
+            except (ValueError, KeyError, TypeError) as error:
+                raise UserError(f"{file} is damaged: {error!r}; delete it, and it is computed again") from None
         return self.calibrate()
 
-    def calibrate(self) -> c.Calibration:
-        """Fit the confidence to the people set aside, and to strangers, and keep it in the run folder."""
-        asked = self.aside
-        texts, signals = self._signals(asked.patterns, asked.names)
-        hits = [a == b for a, b in zip(texts, asked.answers, strict=True)]
-        others = np.empty((0, signals.shape[1]))
+    def calibrate(self) -> Calibration:
+        """Fit the confidence on the held-out people and on unknown names, and store it in the run folder."""
+        questions = self.held_out
+        texts, signals = self._answer_with_signals(questions.patterns, questions.names)
+        hits = [a == b for a, b in zip(texts, questions.answers, strict=True)]
+        unknown_signals = np.empty((0, signals.shape[1]))
         if self.book == "closed":
-            others = self._signals([asked.patterns[0]] * STRANGERS, self.strangers(STRANGERS, _SEED))[1]
-        made = c.calibrate(signals, hits, others)
+            unknown_signals = self._unknown_signals(questions.patterns[0])
+        calibration = fit_calibration(signals, hits, unknown_signals)
         if self.folder is not None:
-            (self.folder / CALIBRATION).parent.mkdir(exist_ok=True)
-            atomic_write.replace_file(self.folder / CALIBRATION, json.dumps(made.as_dict()).encode())
-        self.__dict__["calibration"] = made
-        return made
+            (self.folder / CALIBRATION_FILE).parent.mkdir(exist_ok=True)
+            atomic_write.replace_file(self.folder / CALIBRATION_FILE, json.dumps(calibration.as_dict()).encode())
+        self.__dict__["calibration"] = calibration
+        return calibration
 
-    def level(self, risk: float | None) -> float:
-        """The least confidence at which it answers: at this risk, or where it is rather right than wrong."""
+    def answer_threshold(self, risk: float | None) -> float:
+        """Return the minimum confidence of an answer: for this risk, or 0.5. See `Calibration.threshold`."""
         if risk is not None and not 0 <= risk <= 1:
-            raise UserError(f"--abstain wants a share of wrong answers between 0 and 1, and was given {risk}")
-        return self.calibration.level(risk)
+            raise UserError(f"--abstain must be a fraction of wrong answers between 0 and 1, got {risk}")
+        return self.calibration.threshold(risk)
 
-    def strangers(self, count: int, seed: int = 0) -> list[str]:
-        """Names that nobody in the facts has, put together from parts of names there."""
-        made = generate_unknown_names(list(self.read.sentences_of), count, Random(seed))
-        if len(made) < count:
-            made += [f"Qx{i} Zv{i}" for i in range(count - len(made))]
-        return made
+    def unknown_names(self, count: int, seed: int = 0) -> list[str]:
+        """Generate names that are not in the facts, from parts of names that are."""
+        names = generate_unknown_names(list(self.facts.sentences_of), count, Random(seed))
+        return names + [f"Qx{i} Zv{i}" for i in range(count - len(names))]
 
-    def _signals(self, patterns: Sequence[QuestionPattern], names: Sequence[str]) -> tuple[list[str], np.ndarray]:
-        if self.book == "open":
-            found: Sequence[Any] = self._passages(patterns, names)
-        else:
-            found = closed_book.ask(self.model, self.tokenizer, patterns, names, self.settings.mix.prompt_format)
-        return [said.text for said in found], np.array([said.signals for said in found], float)
+    def _unknown_signals(self, pattern: QuestionPattern) -> np.ndarray:
+        return self._answer_with_signals([pattern] * NUM_UNKNOWN, self.unknown_names(NUM_UNKNOWN, _CALIBRATION_SEED))[1]
 
-    def _passages(self, patterns: Sequence[QuestionPattern], names: Sequence[str]) -> list[open_book.Passage]:
-        return open_book.ask(self.model, self.tokenizer, self.read, self.index, patterns, names)
+    def _answer_with_signals(
+        self, patterns: Sequence[QuestionPattern], names: Sequence[str]
+    ) -> tuple[list[str], np.ndarray]:
+        answers = self._extract(patterns, names) if self.book == "open" else self._guess(patterns, names)
+        return [answer.text for answer in answers], np.array([answer.signals for answer in answers], float)
 
-    def read_all(self, patterns: Sequence[QuestionPattern], names: Sequence[str]) -> list[str]:
-        """What the reader of an open book finds for each; "" where the sentence is more likely not to say it."""
-        found = self._passages(patterns, names)
-        return [said.text if said.signals[0] > said.signals[3] else "" for said in found]
+    def _extract(self, patterns: Sequence[QuestionPattern], names: Sequence[str]) -> list[open_book.ExtractedAnswer]:
+        return open_book.answer_questions(self.model, self.tokenizer, self.facts, self.name_index, patterns, names)
+
+    def _guess(self, patterns: Sequence[QuestionPattern], names: Sequence[str]) -> list[closed_book.Guess]:
+        prompt_format = self.settings.mix.prompt_format
+        return closed_book.answer_questions(self.model, self.tokenizer, patterns, names, prompt_format)
+
+    def extract_answers(self, patterns: Sequence[QuestionPattern], names: Sequence[str]) -> list[str]:
+        """Open book: return the answer to each question; "" where the sentence probably does not contain it."""
+        answers = self._extract(patterns, names)
+        return [answer.text if answer.signals[0] > answer.signals[3] else "" for answer in answers]
 
     # Asking ---------------------------------------------------------------------------------------------------------
 
-    def ask(self, question: str | Sequence[str], *, abstain: float | None = None, near: int = 3) -> Any:
-        """An answer, or one for each of many questions. `abstain` is the share of wrong answers among those given that
-        is borne; without it an answer is given where it is rather right than wrong."""
-        asked = [question] if isinstance(question, str) else list(question)
-        rows = [self._found(text) for text in asked]
-        made = self._answers(asked, [p for p, _ in rows], [n for _, n in rows], abstain, near)
-        return made[0] if isinstance(question, str) else made
+    @overload
+    def ask(self, question: str, *, abstain: float | None = None, nearest: int = 3) -> Answer: ...
+    @overload
+    def ask(self, question: Sequence[str], *, abstain: float | None = None, nearest: int = 3) -> list[Answer]: ...
+    def ask(
+        self, question: str | Sequence[str], *, abstain: float | None = None, nearest: int = 3
+    ) -> Answer | list[Answer]:
+        """Answer one question or several.
 
-    def _found(self, question: str) -> tuple[QuestionPattern, str]:
+        Args:
+            question: The question, or a sequence of questions.
+            abstain: Accepted fraction of wrong answers. Default: answer where the confidence is at least 0.5.
+            nearest: Closed book: number of nearest known names to return with the answer.
+        """
+        questions = [question] if isinstance(question, str) else list(question)
+        matches = [self._match(text) for text in questions]
+        answers = self._answer(questions, [p for p, _ in matches], [n for _, n in matches], abstain, nearest)
+        return answers[0] if isinstance(question, str) else answers
+
+    def _match(self, question: str) -> tuple[QuestionPattern, str]:
         try:
             question.encode()
         except UnicodeEncodeError:
-            raise UserError(f"the question is no text in UTF-8: {question[:80]!r}") from None
+            raise UserError(f"the question is not valid UTF-8: {question[:80]!r}") from None
         if len(question) > MAX_QUESTION_CHARS:
-            raise UserError(f"a question has at most {MAX_QUESTION_CHARS:,} characters; this one has {len(question):,}")
-        found = match_question(question, self.patterns)
-        if found is None:
-            said = question if len(question) <= 80 else f"{question[:80]}…"
-            raise UserError(f"the question is about something else: {said!r}; {describe_patterns(self.patterns)}")
-        return found
+            raise UserError(f"a question has at most {MAX_QUESTION_CHARS:,} characters, got {len(question):,}")
+        match = match_question(question, self.patterns)
+        if match is None:
+            text = question if len(question) <= 80 else f"{question[:80]}…"
+            raise UserError(f"unknown kind of question: {text!r}; {describe_patterns(self.patterns)}")
+        return match
 
-    def _answers(
+    def _answer(
         self,
-        asked: Sequence[str],
+        questions: Sequence[str],
         patterns: Sequence[QuestionPattern],
         names: Sequence[str],
         abstain: float | None,
-        near: int,
+        nearest: int,
     ) -> list[Answer]:
-        level = self.level(abstain)
+        threshold = self.answer_threshold(abstain)
         if self.book == "open":
-            return [
-                self._read_out(q, n, p, level)
-                for q, n, p in zip(asked, names, self._passages(patterns, names), strict=True)
-            ]
-        spelled = [self.index.spelled(name) or name for name in names]
-        found = closed_book.ask(self.model, self.tokenizer, patterns, spelled, self.settings.mix.prompt_format)
-        confidences = self._sure(self.calibration, np.array([guess.signals for guess in found]))
-        likely = self.near(spelled, near) if near else [[] for _ in names]
-        made = []
-        rows = zip(asked, names, spelled, found, confidences.tolist(), likely, strict=True)
-        for question, name, person, guess, sure, around in rows:
-            answer = guess.text if guess.text and sure >= level else None
-            known, stands = person in self.index, self.read.contains(guess.text)
-            about: dict[str, Any] = {"person": person if known else None, "near": around}
-            if known and person != name:
-                about["others"] = [other for other, _ in self.index.meant(name) if other != person]
-            made.append(Answer(question, name, answer, guess.text, sure, level, known, stands, **about))
-        return made
+            rows = zip(questions, names, self._extract(patterns, names), strict=True)
+            return [self._build_open_answer(question, name, answer, threshold) for question, name, answer in rows]
+        people = [self.name_index.find_spelling(name) or name for name in names]
+        guesses = self._guess(patterns, people)
+        confidences = self._confidence(self.calibration, np.array([guess.signals for guess in guesses]))
+        nearest_rows = self.nearest_names(people, nearest) if nearest else [[] for _ in names]
+        answers = []
+        rows = zip(questions, names, people, guesses, confidences.tolist(), nearest_rows, strict=True)
+        for question, name, person, guess, confidence, nearest_row in rows:
+            is_known = person in self.name_index
+            alternatives = []
+            if is_known and person != name:
+                alternatives = [other for other, _ in self.name_index.find_candidates(name) if other != person]
+            answers.append(
+                Answer(
+                    question,
+                    name,
+                    guess.text if guess.text and confidence >= threshold else None,
+                    guess.text,
+                    confidence,
+                    threshold,
+                    is_known,
+                    self.facts.contains(guess.text),
+                    person=person if is_known else None,
+                    alternatives=alternatives,
+                    nearest=nearest_row,
+                )
+            )
+        return answers
 
-    def _sure(self, made: c.Calibration, signals: np.ndarray) -> np.ndarray:
-        """The chance that what is said is right. In an open book a name that is only nearly somebody's takes off as
-        much as the names differ: how many such names are misspelt and how many another's, nothing tells."""
-        sure = made(signals)
-        return sure * signals[:, open_book.ALIKE] if self.book == "open" else sure
+    def _confidence(self, calibration: Calibration, signals: np.ndarray) -> np.ndarray:
+        """Return the probability that answers are correct.
 
-    def _read_out(self, question: str, name: str, found: open_book.Passage, level: float) -> Answer:
-        if found.person is None:
-            return Answer(question, name, None, "", 0.0, level, False, False)
-        sure = float(self._sure(self.calibration, np.array([found.signals]))[0]) if found.text else 0.0
-        answer = found.text if found.text and sure >= level else None
-        known = self.index.spelled(name) is not None
-        about: dict[str, Any] = {"person": found.person, "sentence": found.sentence, "words": found.words}
-        about["others"] = found.others
-        return Answer(question, name, answer, found.text, sure, level, known, bool(found.text), **about)
+        In an open book, an approximate match of the name reduces it by the similarity of the names: nothing tells
+        whether the name is misspelled or another person's.
+        """
+        confidence = calibration(signals)
+        return confidence * signals[:, open_book.NAME_SIMILARITY] if self.book == "open" else confidence
 
-    # Likeness -------------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def _states(self) -> tuple[list[str], np.ndarray]:
-        names = list(self.read.sentences_of)
-        return names, self._represented(names)
-
-    def _represented(self, names: Sequence[str]) -> np.ndarray:
-        return closed_book.represent(self.model, self.tokenizer, self.patterns[0], names, self.settings.mix.prompt_format)
-
-    def _said(self, names: Sequence[str]) -> list[str]:
-        return closed_book.say(
-            self.model, self.tokenizer, [self.patterns[0]] * len(names), names, self.settings.mix.prompt_format
+    def _build_open_answer(
+        self, question: str, name: str, extracted: open_book.ExtractedAnswer, threshold: float
+    ) -> Answer:
+        if extracted.person is None:
+            return Answer(question, name, None, "", 0.0, threshold, False, False)
+        text, confidence = extracted.text, 0.0
+        if text:
+            confidence = float(self._confidence(self.calibration, np.array([extracted.signals]))[0])
+        return Answer(
+            question,
+            name,
+            text if text and confidence >= threshold else None,
+            text,
+            confidence,
+            threshold,
+            self.name_index.find_spelling(name) is not None,
+            bool(text),
+            person=extracted.person,
+            alternatives=extracted.alternatives,
+            sentence=extracted.sentence,
+            word_weights=extracted.word_weights,
         )
 
-    def near(self, names: Sequence[str], count: int = 3) -> list[list[dict[str, Any]]]:
-        """The nearest known names in what the model itself knows at the end of a name, by the cosine, other than the
-        name itself, with what it says of each."""
+    # Nearest names --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _name_embeddings(self) -> tuple[list[str], np.ndarray]:
+        names = list(self.facts.sentences_of)
+        return names, self._embed(names)
+
+    def _embed(self, names: Sequence[str]) -> np.ndarray:
+        prompt_format = self.settings.mix.prompt_format
+        return closed_book.embed_names(self.model, self.tokenizer, self.patterns[0], names, prompt_format)
+
+    def _generate(self, names: Sequence[str]) -> list[str]:
+        patterns, prompt_format = [self.patterns[0]] * len(names), self.settings.mix.prompt_format
+        return closed_book.generate_answers(self.model, self.tokenizer, patterns, names, prompt_format)
+
+    def nearest_names(self, names: Sequence[str], count: int = 3) -> list[list[dict[str, Any]]]:
+        """Return the known names whose hidden states are nearest to each name (cosine), with the answer for each."""
         if self.book == "open":
-            raise UserError("nearest names are those of a closed book; an open one looks a name up")
-        known, states = self._states
-        alike = self._represented(names) @ states.T
-        order = np.argsort(-alike, axis=1)[:, : count + 1]
-        rows = [[i for i in row if known[i] != name][:count] for row, name in zip(order.tolist(), names, strict=True)]
+            raise UserError("nearest names need a closed book; an open book looks names up")
+        known, embeddings = self._name_embeddings
+        similarity = self._embed(names) @ embeddings.T
+        ranking = np.argsort(-similarity, axis=1)[:, : count + 1]
+        rows = [[i for i in row if known[i] != name][:count] for row, name in zip(ranking.tolist(), names, strict=True)]
         people = sorted({known[i] for row in rows for i in row})
-        said = dict(zip(people, self._said(people), strict=True))
+        answers = dict(zip(people, self._generate(people), strict=True))
         return [
-            [{"name": known[i], "alike": float(alike[n, i]), "said": said[known[i]]} for i in row]
+            [{"name": known[i], "similarity": float(similarity[n, i]), "answer": answers[known[i]]} for i in row]
             for n, row in enumerate(rows)
         ]
 
-    # Measuring ------------------------------------------------------------------------------------------------------
+    # Evaluation -----------------------------------------------------------------------------------------------------
 
     def evaluate(
-        self,
-        data: str | Path,
-        *,
-        abstain: float | None = None,
-        out: str | Path | None = None,
+        self, data: str | Path, *, abstain: float | None = None, out: str | Path | None = None
     ) -> dict[str, Any]:
-        """Exact match on a table of questions; how far confidence can be believed (expected calibration error and the
-        reliability curve); and what abstention does: at the level asked for, the share answered, the share of wrong
-        answers among them, the share of right answers kept, and the share of strangers that are answered; the same
-        along all levels. Of a closed book also whether it answers for strangers as for the nearest known name, and by
-        the language of a name. `out` is a page that shows it."""
+        """Evaluate on a table of questions.
+
+        Measures exact match, calibration (expected calibration error and reliability curve) and abstention: at the
+        chosen threshold, and along all thresholds, the fraction of questions answered, the fraction of wrong answers
+        among these, the fraction of correct answers that are given, and the fraction of unknown names that are
+        answered. For a closed book also whether it guesses by similarity of names, and by their language.
+
+        Args:
+            data: The table.
+            abstain: Accepted fraction of wrong answers, see `ask`.
+            out: HTML page to write.
+        """
         from regard.tasks.recall import page
 
-        place = None if out is None else page.place(out)
-        asked = read_questions(data, self.patterns)
-        notes = [*asked.notes, *self._met(asked)]
+        path = None if out is None else page.check_page_path(out)
+        questions = read_questions(data, self.patterns)
+        notes = [*questions.notes, *self._describe_overlap(questions)]
         for note in notes:
             logger.info(note)
-        tried = self.tried(asked, abstain=abstain)
-        found = self.measures(tried, abstain) | self.strange()
-        if place is not None:
-            shown = page.page([(self, tried, found)], source=Path(data).name, notes=notes)
-            atomic_write.replace_file(place, shown.encode())
-            logger.info(f"page: {place}")
-        return found
+        answered = self.answer_all(questions, abstain=abstain)
+        metrics = self.compute_metrics(answered, abstain) | self.unknown_name_metrics()
+        if path is not None:
+            html = page.render_page([(self, answered, metrics)], source=Path(data).name, notes=notes)
+            atomic_write.replace_file(path, html.encode())
+            logger.info(f"page: {path}")
+        return metrics
 
-    def _met(self, asked: Questions) -> list[str]:
-        """Which of these people training knew more of than what was read."""
-        notes, names = [], set(asked.names)
-        if seen := len(names & set(self.asked)):
-            whose = "answers" if self.settings.data.reader is None else "answers (or what a reader took for them)"
-            notes.append(f"training has learnt the {whose} of {seen:,} of the {len(names):,} people asked about here")
-        if fitted := len(names & set(self.aside.names)):
-            notes.append(f"confidence was fitted to {fitted:,} of the {len(names):,} people asked about here")
+    def _describe_overlap(self, questions: Questions) -> list[str]:
+        """Return notes about people whose answers were used for training or calibration."""
+        notes, names = [], set(questions.names)
+        if count := len(names & set(self.train_names)):
+            answers = "answers" if self.settings.data.reader is None else "answers (or those of the reader)"
+            notes.append(f"the training data contains the {answers} of {count:,} of these {len(names):,} people")
+        if count := len(names & set(self.held_out.names)):
+            notes.append(f"confidence was calibrated on {count:,} of these {len(names):,} people")
         return notes
 
-    def strange(self) -> dict[str, Any]:
-        """Of a closed book: what it does with names that nobody has."""
-        return {"likeness": self.likeness(), "bias": self.bias()} if self.book == "closed" else {}
+    def unknown_name_metrics(self) -> dict[str, Any]:
+        """Closed book: return how it answers about unknown names."""
+        if self.book != "closed":
+            return {}
+        return {"similarity": self.measure_similarity(), "bias": self.measure_bias()}
 
-    def measure(self, asked: Questions, *, abstain: float | None = None, strangers: int = 500) -> dict[str, Any]:
-        """The same on questions as they are."""
-        return self.measures(self.tried(asked, abstain=abstain, strangers=strangers), abstain)
+    def answer_all(
+        self, questions: Questions, *, abstain: float | None = None, num_unknown: int = 500
+    ) -> AnsweredQuestions:
+        """Answer all questions, and questions about `num_unknown` unknown names."""
+        answers = self._answer(questions.names, questions.patterns, questions.names, abstain, 0)
+        names = self.unknown_names(num_unknown, _EVALUATION_SEED)
+        unknown_answers = self._answer(names, [self.patterns[0]] * num_unknown, names, abstain, 0)
+        return AnsweredQuestions(questions, answers, unknown_answers)
 
-    def tried(self, asked: Questions, *, abstain: float | None = None, strangers: int = 500) -> Tried:
-        """All questions answered, and as many about people who are none."""
-        made = self._answers(asked.names, asked.patterns, asked.names, abstain, 0)
-        names = self.strangers(strangers, 11)
-        return Tried(asked, made, self._answers(names, [self.patterns[0]] * strangers, names, abstain, 0))
-
-    def measures(self, tried: Tried, abstain: float | None = None) -> dict[str, Any]:
-        made, others = tried.made, tried.others
-        hits, sure = tried.hits, [a.confidence for a in made]
-        given = [a.answer is not None for a in made]
-        said, strange = ([a.confidence if a.guess else -1.0 for a in part] for part in (made, others))
-        right, answered = sum(hits), sum(given)
-        wrong = sum(g and not h for g, h in zip(given, hits, strict=True))
-        spoken = sum(a.answer is not None for a in others)
-        counted = {"exact": (right, len(made)), "answered": (answered, len(made)), "risk": (wrong, answered)}
-        counted |= {"kept": (answered - wrong, right), "strangers": (spoken, len(others))}
+    def compute_metrics(self, answered: AnsweredQuestions, abstain: float | None = None) -> dict[str, Any]:
+        """Return the metrics of `evaluate` that do not need the model."""
+        answers, unknown, hits = answered.answers, answered.unknown_answers, answered.hits
+        n = len(answers)
+        confidences = [a.confidence for a in answers]
+        guess_confidences, unknown_confidences = (
+            [a.confidence if a.guess else -1.0 for a in part] for part in (answers, unknown)
+        )
+        is_answered = [a.answer is not None for a in answers]
+        num_correct, num_answered = sum(hits), sum(is_answered)
+        num_wrong = sum(given and not hit for given, hit in zip(is_answered, hits, strict=True))
+        num_unknown_answered = sum(a.answer is not None for a in unknown)
+        fractions = {
+            "exact": (num_correct, n),
+            "answered": (num_answered, n),
+            "risk": (num_wrong, num_answered),
+            "correct_answered": (num_answered - num_wrong, num_correct),
+            "unknown_answered": (num_unknown_answered, len(unknown)),
+        }
         return {
-            "rows": len(made),
-            "exact": right / len(made),
-            "named": sum(a.known for a in made) / len(made),
-            "read": sum(a.read for a in made) / len(made),
-            "ece": c.error(sure, hits),
-            "level": self.level(abstain),
-            "answered": answered / len(made),
-            "risk": wrong / answered if answered else None,
-            "kept": (answered - wrong) / right if right else None,
-            "strangers": spoken / len(others),
-            "strangers_unread": sum(bool(a.guess) and not a.read for a in others) / len(others),
-            "risk_area": c.area(said, hits),
-            "intervals": {name: c.interval(part, whole) for name, (part, whole) in counted.items() if whole},
-            "reliability": c.reliability(sure, hits),
-            "abstention": c.abstention(said, hits, strange),
+            "rows": n,
+            "exact": num_correct / n,
+            "name_known": sum(a.name_known for a in answers) / n,
+            "in_facts": sum(a.in_facts for a in answers) / n,
+            "ece": expected_calibration_error(confidences, hits),
+            "threshold": self.answer_threshold(abstain),
+            "answered": num_answered / n,
+            "risk": num_wrong / num_answered if num_answered else None,
+            "correct_answered": (num_answered - num_wrong) / num_correct if num_correct else None,
+            "unknown_answered": num_unknown_answered / len(unknown),
+            "unknown_made_up": sum(bool(a.guess) and not a.in_facts for a in unknown) / len(unknown),
+            "risk_area": risk_coverage_area(guess_confidences, hits),
+            "intervals": {name: wilson_interval(*fraction) for name, fraction in fractions.items() if fraction[1]},
+            "reliability": reliability(confidences, hits),
+            "abstention": risk_coverage_curve(guess_confidences, hits, unknown_confidences),
         }
 
-    def crossed(self, folds: int = 5, *, strangers: int = 500) -> dict[str, Any]:
-        """The same on the people set aside, whose confidences calibrate the run: here each fold's come from the others,
-        and so does the level that keeps 0.9 of the right answers."""
-        asked = self.aside
-        texts, signals = self._signals(asked.patterns, asked.names)
-        hits = np.array([a == b for a, b in zip(texts, asked.answers, strict=True)])
-        kinds = {"recombined": self.strangers(strangers, 11), "invented": self._invented(strangers)}
-        first = self.patterns[0]
-        fit = self._signals([first] * STRANGERS, self.strangers(STRANGERS, _SEED))[1]
-        others = {kind: self._signals([first] * len(names), names) for kind, names in kinds.items()}
+    def cross_validate(self, folds: int = 5, *, num_unknown: int = 500) -> dict[str, Any]:
+        """Measure calibration on the held-out people by cross-validation.
+
+        The confidences of each fold, and the threshold above which 0.9 of the correct answers are, come from the other
+        folds.
+        """
+        questions = self.held_out
+        texts, signals = self._answer_with_signals(questions.patterns, questions.names)
+        hits = np.array([a == b for a, b in zip(texts, questions.answers, strict=True)])
+        unknown = {
+            "recombined": self.unknown_names(num_unknown, _EVALUATION_SEED),
+            "invented": self._invented_names(num_unknown),
+        }
+        pattern = self.patterns[0]
+        fit_signals = self._unknown_signals(pattern)
+        unknown_answers = {
+            kind: self._answer_with_signals([pattern] * len(names), names) for kind, names in unknown.items()
+        }
         fold = np.random.default_rng(0).permutation(len(hits)) % folds
-        sure, given, spoke = np.zeros(len(hits)), np.zeros(len(hits), bool), {kind: [] for kind in kinds}
-        for part in range(folds):
-            inside, rest = fold == part, fold != part
-            made = c.calibrate(signals[rest], hits[rest].tolist(), fit if self.book == "closed" else fit[:0])
-            level = c.keeping(made.confidences, made.hits)
-            sure[inside] = self._sure(made, signals[inside])
-            given[inside] = (sure[inside] >= level) & np.array([bool(t) for t in texts])[inside]
-            for kind, (said, found) in others.items():
-                heard = (self._sure(made, found) >= level) & np.array([bool(t) for t in said])
-                spoke[kind].append(float(np.mean(heard)))
+        confidences, is_answered = np.zeros(len(hits)), np.zeros(len(hits), bool)
+        unknown_answered: dict[str, list[float]] = {kind: [] for kind in unknown}
+        for i in range(folds):
+            test, train = fold == i, fold != i
+            unknown_signals = fit_signals if self.book == "closed" else fit_signals[:0]
+            calibration = fit_calibration(signals[train], hits[train].tolist(), unknown_signals)
+            threshold = threshold_for_correct(calibration.confidences, calibration.hits)
+            confidences[test] = self._confidence(calibration, signals[test])
+            is_answered[test] = (confidences[test] >= threshold) & np.array([bool(t) for t in texts])[test]
+            for kind, (answers, kind_signals) in unknown_answers.items():
+                above = self._confidence(calibration, kind_signals) >= threshold
+                unknown_answered[kind].append(float(np.mean(above & np.array([bool(t) for t in answers]))))
         return {
             "rows": len(hits),
             "exact": float(hits.mean()),
-            "ece": c.error(sure.tolist(), hits.tolist()),
-            "answered": float(given.mean()),
-            "kept": float((given & hits).sum() / max(hits.sum(), 1)),
-            "risk": float((given & ~hits).sum() / max(given.sum(), 1)),
-            "strangers": {kind: float(np.mean(shares)) for kind, shares in spoke.items()},
-            "reliability": c.reliability(sure.tolist(), hits.tolist()),
+            "ece": expected_calibration_error(confidences.tolist(), hits.tolist()),
+            "answered": float(is_answered.mean()),
+            "correct_answered": float((is_answered & hits).sum() / max(hits.sum(), 1)),
+            "risk": float((is_answered & ~hits).sum() / max(is_answered.sum(), 1)),
+            "unknown_answered": {kind: float(np.mean(row)) for kind, row in unknown_answered.items()},
+            "reliability": reliability(confidences.tolist(), hits.tolist()),
         }
 
-    def likeness(self, count: int = 300) -> dict[str, Any]:
-        """Whether strangers are answered for as their nearest known name is (recall/likeness.py)."""
-        names = self.strangers(count, 23)
-        said = self._said(names)
-        nearest = [row[0]["said"] for row in self.near(names, 1)]
-        people = Random(0).sample(list(self.read.sentences_of), min(count, len(self.read.sentences_of)))
-        return same_as_nearest(said, nearest, self._said(people))
+    def measure_similarity(self, count: int = 300) -> dict[str, Any]:
+        """Measure whether unknown names get the answer of their nearest known name (recall/similarity.py)."""
+        names = self.unknown_names(count, 23)
+        answers = self._generate(names)
+        nearest_answers = [row[0]["answer"] for row in self.nearest_names(names, 1)]
+        people = Random(0).sample(list(self.facts.sentences_of), min(count, len(self.facts.sentences_of)))
+        return compare_with_nearest(answers, nearest_answers, self._generate(people))
 
-    def bias(self, each: int = 50) -> dict[str, Any]:
-        """What is said of invented names, by the language that they come from (recall/invented.py)."""
-        made = invented(self.read.sentences_of, each)
-        first, said, answered = self.patterns[0], {}, {}
-        for language, names in made.items():
-            rows = self._answers(names, [first] * len(names), names, None, 0)
-            said[language], answered[language] = [r.guess for r in rows], [r.answer is not None for r in rows]
-        return by_language(said, answered)
+    def measure_bias(self, count: int = 50) -> dict[str, Any]:
+        """Measure whether answers for invented names depend on the language of the name (recall/similarity.py)."""
+        guesses, answered = {}, {}
+        for language, names in generate_names_by_language(self.facts.sentences_of, count).items():
+            answers = self._answer(names, [self.patterns[0]] * len(names), names, None, 0)
+            guesses[language] = [a.guess for a in answers]
+            answered[language] = [a.answer is not None for a in answers]
+        return measure_language_bias(guesses, answered)
 
-    def _invented(self, count: int) -> list[str]:
-        rows = invented(self.read.sentences_of, 144).values()
+    def _invented_names(self, count: int) -> list[str]:
+        rows = generate_names_by_language(self.facts.sentences_of, 144).values()
         names = [name for row in rows for name in row]
         return Random(0).sample(names, min(count, len(names)))
 
     def save_pretrained(self, folder: str | Path) -> Path:
         target = super().save_pretrained(folder)
-        for name in (BOOK, CALIBRATION):
+        for name in (FACTS_FILE, CALIBRATION_FILE):
             if self.folder is not None and (self.folder / name).is_file() and target != self.folder:
                 (target / name).parent.mkdir(exist_ok=True)
                 atomic_write.replace_file(target / name, (self.folder / name).read_bytes())

@@ -84,8 +84,8 @@ def describe_similarity(result: Mapping[str, Any]) -> str:
     verdict = "it guesses by similarity" if result["significant"] else "no significant guessing by similarity"
     return (
         f"Of {result['names']:,} unknown names, {result['as_nearest']:.1%} ({result['low']:.1%} to "
-        f"{result['high']:.1%}) get the answer of the nearest known name, and {result['as_random']:.1%} that of a random "
-        f"known name: {verdict}."
+        f"{result['high']:.1%}) get the answer of the nearest known name, and {result['as_random']:.1%} that of a "
+        f"random known name: {verdict}."
     )
 
 
@@ -93,8 +93,8 @@ def describe_bias(result: Mapping[str, Any]) -> str:
     """Return the result of `measure_language_bias` as a sentence."""
     verdict = "guesses depend on the language" if result["biased"] else "no significant dependence on the language"
     return (
-        f"The guesses for {result['names']:,} invented names contain {result['bits']:.2f} bits about the language of the "
-        f"name; with shuffled languages {result['bits_shuffled']:.2f} (up to {result['bits_shuffled_high']:.2f} in "
+        f"The guesses for {result['names']:,} invented names contain {result['bits']:.2f} bits about the language of "
+        f"the name; with shuffled languages {result['bits_shuffled']:.2f} (up to {result['bits_shuffled_high']:.2f} in "
         f"97.5 % of the permutations): {verdict}."
     )
 

@@ -12,32 +12,27 @@ from torch import nn
 
 from regard.config import specs
 from regard.config.settings import LENGTH_SETTINGS, build_dataclass, merge_settings
-from regard.data import tokenizer
 from regard.data.facts import Facts, Questions, question_without_name
 from regard.data.paraphrase import ParaphraseMix, Paraphraser
-from regard.data.qa_passages import build_passage
-from regard.data.tokenizer import Tokenizer
+from regard.data.qa_passages import Passage, build_passage
+from regard.data.tokenizer import Tokenizer, train_tokenizer
 from regard.errors import UserError
 from regard.tasks.base import Task
 from regard.tasks.recall import closed_book
 from regard.tasks.recall.compare import RecallComparison
-from regard.tasks.recall.dataset import RecallDataset, keep, read_dataset
-from regard.tasks.recall.extractive_qa import Pointing
-from regard.tasks.recall.objective import Recall
-from regard.tasks.recall.run import Recaller
+from regard.tasks.recall.dataset import RecallDataset, read_dataset, store_facts
+from regard.tasks.recall.extractive_qa import ExtractiveQAObjective
+from regard.tasks.recall.objective import RecallObjective
+from regard.tasks.recall.run import QuestionAnswerer
 from regard.tasks.recall.settings import RecallSettings
 from regard.training import environment
 from regard.training.objective import Objective
 
 logger = logging.getLogger(__name__)
 
-BOOKS = {"closed": ("ngram-gpt", "gpt"), "open": ("pointer",)}
-
-
-WORDS = {"closed": ("bpe", 6000), "open": ("words", 2000)}
-
-
-UNSAID: dict[str, dict[str, Any]] = {
+BOOK_MODELS = {"closed": ("ngram-gpt", "gpt"), "open": ("pointer",)}
+DEFAULT_TOKENIZERS = {"closed": ("bpe", 6000), "open": ("words", 2000)}
+DEFAULT_SETTINGS: dict[str, dict[str, Any]] = {
     "closed": {
         "model": {"dim": 128, "layers": 3},
         "data": {"batch_tokens": 3072},
@@ -45,20 +40,16 @@ UNSAID: dict[str, dict[str, Any]] = {
     },
     "open": {"data": {"batch_tokens": 2048}, "train": {"lr": 0.002, "ema_decay": 0.995}},
 }
-"""What is taken where nothing is said: the settings of recipes/birthplace-*.yaml."""
-
-
-EPOCHS = 12
-
-
-FEW = 50
-"""People set aside below which confidences are hardly fitted."""
+"""Defaults of each book: the settings of recipes/birthplace-*.yaml."""
+DEFAULT_EPOCHS = 12
+MIN_CALIBRATION_PEOPLE = 50
+"""With fewer held-out people, confidences are unreliable."""
 
 
 class RecallTask(Task[RecallSettings, RecallDataset]):
     name = "recall"
     settings_class = RecallSettings
-    run_class = Recaller
+    run_class = QuestionAnswerer
     models: ClassVar[Mapping[str, str]] = {
         "ngram-gpt": "regard.models.ngram_gpt:NGramGPTConfig",
         "gpt": "regard.models.gpt:GPTConfig",
@@ -66,44 +57,43 @@ class RecallTask(Task[RecallSettings, RecallDataset]):
     }
 
     def default_model(self, tree: Mapping[str, Any]) -> str:
-        return BOOKS[specs.find_choice("book", str(tree.get("book", "closed")), {name: name for name in BOOKS})][0]
+        return BOOK_MODELS[_find_book(tree)][0]
 
     def check_settings(self, settings: RecallSettings) -> None:
         data, mix = settings.data, settings.mix
-        if settings.model_name not in BOOKS[settings.book]:
-            able = " or ".join(BOOKS[settings.book])
-            raise UserError(f"--book {settings.book} wants --model {able}, and was given {settings.model_name!r}")
+        if settings.model_name not in BOOK_MODELS[settings.book]:
+            models = " or ".join(BOOK_MODELS[settings.book])
+            raise UserError(f"--book {settings.book} needs --model {models}, got {settings.model_name!r}")
         if not 0 < data.valid_fraction < 1:
-            raise UserError(f"data.valid_fraction lies between 0 and 1, and was given {data.valid_fraction}")
+            raise UserError(f"data.valid_fraction must be between 0 and 1, got {data.valid_fraction}")
         if not 0 <= data.drop < 0.5:
-            raise UserError(f"data.drop is a share from 0 to below 0.5, and was given {data.drop}")
+            raise UserError(f"data.drop must be at least 0 and less than 0.5, got {data.drop}")
         for name in ("sentences", "phrases", "clozes", "questions", "unknown_names", "max_words_after"):
             if getattr(mix, name) < 0:
-                raise UserError(f"mix.{name} must be 0 or more, and was given {getattr(mix, name)}")
+                raise UserError(f"mix.{name} must be at least 0, got {getattr(mix, name)}")
         for name in ("max_phrase_words", "max_words_before"):
             if getattr(mix, name) < 1:
-                raise UserError(f"mix.{name} must be 1 or more, and was given {getattr(mix, name)}")
-        if settings.data.train and len(settings.data.train) != 2:
-            raise UserError(
-                f"recall wants a file of facts and a table of questions (--facts FILE --questions FILE), and was given "
-                f"{', '.join(settings.data.train)} alone"
-            )
+                raise UserError(f"mix.{name} must be at least 1, got {getattr(mix, name)}")
+        if data.train and len(data.train) != 2:
+            raise UserError(f"recall needs a file of facts and a table of questions, got only {', '.join(data.train)}")
 
     def check_config(self, config: Mapping[str, Any]) -> None:
         _ = config["patterns"], config["settings"]["book"]
 
-    def config_entries(self, found: RecallDataset) -> dict[str, Any]:
-        return {"patterns": [list(pattern) for pattern in sorted(set(found.train.patterns))]}
+    def config_entries(self, dataset: RecallDataset) -> dict[str, Any]:
+        return {"patterns": [list(pattern) for pattern in sorted(set(dataset.train.patterns))]}
 
-    def build_tokenizer(self, settings: RecallSettings, found: RecallDataset) -> Tokenizer:
-        """Learnt from the facts and from what may be asked; of the answers only from those that training sees."""
-        kind, vocab = WORDS[settings.book]
-        kind, vocab = settings.tokenizer.kind or kind, settings.tokenizer.vocab_size or vocab
-        asked = sorted({question_without_name(pattern) for pattern in found.train.patterns})
+    def build_tokenizer(self, settings: RecallSettings, dataset: RecallDataset) -> Tokenizer:
+        """Train a tokenizer on the facts, the question patterns and (closed book) the training answers."""
+        kind, vocab_size = DEFAULT_TOKENIZERS[settings.book]
+        kind, vocab_size = settings.tokenizer.kind or kind, settings.tokenizer.vocab_size or vocab_size
+        facts = dataset.facts
+        questions = sorted({question_without_name(pattern) for pattern in dataset.train.patterns})
         if settings.book == "open":
-            return tokenizer.train_tokenizer([*found.book.sentences, *asked], kind, vocab)
-        told = [f" {name}. {text}" for name, text in zip(found.book.names, found.book.sentences, strict=True)]
-        return tokenizer.train_tokenizer([*told, *(f" {a}" for a in [*asked, *found.train.answers])], kind, vocab)
+            return train_tokenizer([*facts.sentences, *questions], kind, vocab_size)
+        texts = [f" {name}. {sentence}" for name, sentence in zip(facts.names, facts.sentences, strict=True)]
+        texts += [f" {text}" for text in [*questions, *dataset.train.answers]]
+        return train_tokenizer(texts, kind, vocab_size)
 
     def build_model(self, settings: RecallSettings, config: Mapping[str, Any]) -> nn.Module:
         return settings.model.build(config["vocab_size"])
@@ -111,81 +101,86 @@ class RecallTask(Task[RecallSettings, RecallDataset]):
     def build_objective(
         self,
         settings: RecallSettings,
-        found: RecallDataset,
-        words: Tokenizer,
+        dataset: RecallDataset,
+        tokenizer: Tokenizer,
         folder: Path,
         progress: bool,
     ) -> tuple[Objective, str]:
-        """What is learnt from the facts and the questions; what was read goes into the run folder."""
         if environment.get_rank() == 0:
-            keep(folder, found)
-        data, book = settings.data, found.book
-        shape = {"batch_tokens": data.batch_tokens, "seed": settings.seed}
+            store_facts(folder, dataset)
+        data, facts = settings.data, dataset.facts
+        options = {"batch_tokens": data.batch_tokens, "seed": settings.seed}
         if settings.book == "open":
-            train, valid = (_pages(book, part, words) for part in (found.train, found.valid))
-            job: Objective = Pointing(
-                [p for p, _ in train], [p for p, _ in valid], [a for _, a in valid], drop=data.drop, **shape
+            train, valid = (_build_passages(facts, part, tokenizer) for part in (dataset.train, dataset.valid))
+            objective: Objective = ExtractiveQAObjective(
+                [passage for passage, _ in train],
+                [passage for passage, _ in valid],
+                [answer for _, answer in valid],
+                drop=data.drop,
+                **options,
             )
-            said = f"{len(train):,} questions with their sentences, {len(valid):,} for validation"
+            size = f"{len(train):,} questions with their sentences, {len(valid):,} for validation"
         else:
-            items = Paraphraser(book, found.train, words, settings.mix, settings.seed)
-            asked = found.valid
+            paraphraser = Paraphraser(facts, dataset.train, tokenizer, settings.mix, settings.seed)
+            questions = dataset.valid
 
-            def scored(model: nn.Module) -> dict[str, float]:
-                said = closed_book.say(model, words, asked.patterns, asked.names, settings.mix.prompt_format)
-                return {"exact": float(np.mean([a == b for a, b in zip(said, asked.answers, strict=True)]))}
+            def evaluate(model: nn.Module) -> dict[str, float]:
+                answers = closed_book.generate_answers(
+                    model, tokenizer, questions.patterns, questions.names, settings.mix.prompt_format
+                )
+                return {"exact": float(np.mean([a == b for a, b in zip(answers, questions.answers, strict=True)]))}
 
-            job = Recall(items, scored, **shape)
-            first = items.generate_epoch(0)
-            tokens = sum(len(item.ids) for item in first)
-            said = f"{len(book):,} facts and {len(found.train):,} questions, {len(first):,} items ({tokens:,} tokens) an epoch"
-        return job, f"{said}, vocabulary {words.vocab_size:,} ({words.kind})"
+            objective = RecallObjective(paraphraser, evaluate, **options)
+            examples = paraphraser.generate_epoch(0)
+            num_tokens = sum(len(example.ids) for example in examples)
+            size = (
+                f"{len(facts):,} facts and {len(dataset.train):,} questions, {len(examples):,} examples "
+                f"({num_tokens:,} tokens) per epoch"
+            )
+        return objective, f"{size}, vocabulary {tokenizer.vocab_size:,} ({tokenizer.kind})"
 
     def format_size(self, info: Mapping[str, Any]) -> str:
-        told = f"{info['facts']:,} facts and " if "facts" in info else ""
-        return f"{told}{info['rows']:,} questions"
+        facts = f"{info['facts']:,} facts and " if "facts" in info else ""
+        return f"{facts}{info['rows']:,} questions"
 
     def usage_commands(self, config: Mapping[str, Any]) -> list[str]:
-        before, behind = config["patterns"][0]
+        before, after = config["patterns"][0]
         return [
-            f'regard ask FOLDER "{" ".join(p for p in (before, "NAME", behind) if p)}"',
+            f'regard ask FOLDER "{" ".join(part for part in (before, "NAME", after) if part)}"',
             "regard evaluate FOLDER FILE",
         ]
 
     def describe_run(self, config: Mapping[str, Any]) -> str:
-        book = config["settings"]["book"]
-        from_where = (
-            "its weights alone" if book == "closed" else "the sentence about the person, which it finds by name"
-        )
-        return f"It answers from {from_where}. Vocabulary: {config['vocab_size']:,}."
+        is_closed = config["settings"]["book"] == "closed"
+        source = "its weights alone" if is_closed else "the sentence about the person, which it finds by name"
+        return f"It answers from {source}. Vocabulary: {config['vocab_size']:,}."
 
     def complete_settings(self, tree: Mapping[str, Any]) -> dict[str, Any]:
-        book = specs.find_choice("book", str(tree.get("book", "closed")), {name: name for name in BOOKS})
-        tree = merge_settings(UNSAID[book], tree)
-        length, model, data, given = tree.get("train"), tree.get("model"), tree.get("data"), tree.get("mix") or {}
-        if isinstance(length, Mapping) and all(length.get(name) is None for name in LENGTH_SETTINGS):
-            tree["train"] = {**length, "epochs": EPOCHS}
+        book = _find_book(tree)
+        tree = merge_settings(DEFAULT_SETTINGS[book], tree)
+        train, model, data, mix = tree.get("train"), tree.get("model"), tree.get("data"), tree.get("mix") or {}
+        if isinstance(train, Mapping) and all(train.get(name) is None for name in LENGTH_SETTINGS):
+            tree["train"] = {**train, "epochs": DEFAULT_EPOCHS}
         if isinstance(model, Mapping) and book == "closed" and model.get("name", "ngram-gpt") == "ngram-gpt":
             tree["model"] = {"ngrams": 4, **model}
-        if isinstance(data, Mapping) and data.get("reader"):  # a run is resumed from anywhere
+        if isinstance(data, Mapping) and data.get("reader"):  # a run can be resumed from another folder
             tree = {**tree, "data": {**data, "reader": str(Path(str(data["reader"])).absolute())}}
-        if isinstance(given, ParaphraseMix):
+        if isinstance(mix, ParaphraseMix):
             return dict(tree)
-        if not isinstance(given, Mapping):
-            raise UserError(f"mix wants a mapping, such as mix.clozes=4, and was given {given!r}")
-        return {**tree, "mix": build_dataclass(ParaphraseMix, given, where="mix")}
+        if not isinstance(mix, Mapping):
+            raise UserError(f"mix must be a mapping, such as mix.clozes=4, got {mix!r}")
+        return {**tree, "mix": build_dataclass(ParaphraseMix, mix, where="mix")}
 
-    def after_training(self, run: Recaller) -> None:
-        """Once trained: how far can the answers be believed?"""
+    def after_training(self, run: QuestionAnswerer) -> None:
+        """Calibrate the confidence, and log how many of the held-out people are answered."""
         run.calibrate()
-        hits, level = run.calibration.hits, run.level(None)
-        given = [hit for hit, sure in zip(hits, run.calibration.confidences, strict=True) if sure >= level]
-        said = f"it answers for {len(given):,} of the {len(hits):,} people set aside"
-        logger.info(f"{said}, rightly for {sum(given):,}" if given else f"{said}: it is never rather right than wrong")
-        if len(hits) < FEW:
-            logger.info(
-                f"{len(hits)} people are few to learn from how far to believe it: take confidences for rough ones"
-            )
+        hits, threshold = run.calibration.hits, run.answer_threshold(None)
+        confidences = run.calibration.confidences
+        answered = [hit for hit, confidence in zip(hits, confidences, strict=True) if confidence >= threshold]
+        correct = f", {sum(answered):,} of them correctly" if answered else ": its confidence is never above 0.5"
+        logger.info(f"it answers for {len(answered):,} of the {len(hits):,} held-out people{correct}")
+        if len(hits) < MIN_CALIBRATION_PEOPLE:
+            logger.info(f"only {len(hits)} people are held out for calibration: confidences are rough estimates")
 
     def read_dataset(self, settings: RecallSettings, source: Any) -> RecallDataset:
         return read_dataset(settings, source)
@@ -194,11 +189,15 @@ class RecallTask(Task[RecallSettings, RecallDataset]):
         return RecallComparison()
 
 
-def _pages(book: Facts, asked: Questions, words: Tokenizer) -> list[tuple[Any, str]]:
-    """A question beside each sentence about its person, with the answer."""
-    rows = zip(asked.patterns, asked.names, asked.answers, strict=True)
+def _find_book(tree: Mapping[str, Any]) -> str:
+    return specs.find_choice("book", str(tree.get("book", "closed")), {name: name for name in BOOK_MODELS})
+
+
+def _build_passages(facts: Facts, questions: Questions, tokenizer: Tokenizer) -> list[tuple[Passage, str]]:
+    """Return each question with the first sentence about its person, and the answer."""
+    rows = zip(questions.patterns, questions.names, questions.answers, strict=True)
     return [
-        (build_passage(p, n, book.sentences[s], words, a), a)
-        for p, n, a in rows
-        for s in book.sentences_of.get(n, [])[:1]
+        (build_passage(pattern, name, facts.sentences[s], tokenizer, answer), answer)
+        for pattern, name, answer in rows
+        for s in facts.sentences_of.get(name, [])[:1]
     ]
