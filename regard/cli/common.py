@@ -41,10 +41,10 @@ def open_run(folder: Path, imports: list[Path] | None, verb: str) -> Any:
 def open_any(folder: Path, imports: list[Path] | None) -> Any:
     """Open a run, a checkpoint, an imported model or a Hugging Face folder for inspection."""
     from regard.config.plugins import import_files
-    from regard.hub.load_any import opened
+    from regard.hub.load_any import load_any
 
     import_files(imports)
-    model = opened(folder)
+    model = load_any(folder)
     if "look" not in model.verbs:
         raise UserError(f"{folder} cannot look; it can {', '.join(model.verbs)}")
     return model

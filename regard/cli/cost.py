@@ -79,7 +79,7 @@ def cost(
     if predict is not None:
         from regard.theory.cost.predict_time import predict_time as seconds
 
-        shown["predicted"] = seconds(module, n, batch, predict, sentence=sentence)
+        shown["predicted"] = seconds(module, n, batch, predict, sentence_length=sentence)
     if json_:
         print(json.dumps(shown, ensure_ascii=False))
     else:

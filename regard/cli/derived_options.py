@@ -83,9 +83,9 @@ def method_options(method: Callable[..., Any]) -> list[inspect.Parameter]:
     Args:
         method: A method with a Google-style docstring, such as `Translator.evaluate`.
     """
-    hints, texts, options = typing.get_type_hints(method), read_argument_help(method), []
+    texts, options = read_argument_help(method), []
     for parameter in inspect.signature(method).parameters.values():
-        kind = _option_type(hints.get(parameter.name, Any))
+        kind = _option_type(_resolve_annotation(method, parameter))
         if parameter.kind is parameter.KEYWORD_ONLY and kind is not None:
             options.append(make_option(parameter.name, kind, texts.get(parameter.name, ""), parameter.default))
     return options
@@ -141,6 +141,15 @@ def make_option(
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, info])
 
 
+def _resolve_annotation(method: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+    """The type of a parameter; Any if it cannot be imported at run time, as types of callbacks and results."""
+    owner = types.SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
+    try:
+        return typing.get_type_hints(owner, inspect.unwrap(method).__globals__, {"Path": Path})[parameter.name]
+    except NameError:
+        return Any
+
+
 def _option_type(hint: Any) -> Any:
     """The type of an option for a field of this type, or None if the field cannot be an option."""
     choices = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
@@ -174,9 +183,9 @@ def find_run_class(arguments: Iterable[str]) -> type | None:
         except (OSError, ValueError, AttributeError):
             return None  # the command reports what is wrong
         if task is None:
-            from regard.hub.imported_model import Imported
+            from regard.hub.imported_model import ImportedModel
 
-            return Imported
+            return ImportedModel
         from regard.tasks.base import TASKS
 
         return TASKS[task].run_class if task in TASKS else None

@@ -20,9 +20,9 @@ def import_model(
     Example:
       regard import hf-bert --out runs/bert
     """
-    from regard.hub.imported_folder import save
+    from regard.hub.imported_folder import import_folder
 
-    print(save(folder, out))
+    print(import_folder(folder, out))
 
 
 def export_model(
@@ -37,6 +37,6 @@ def export_model(
     Example:
       regard export runs/bert --out hf-again
     """
-    from regard.hub.imported_folder import export
+    from regard.hub.imported_folder import export_folder
 
-    print(export(run, out))
+    print(export_folder(run, out))

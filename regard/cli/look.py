@@ -81,10 +81,10 @@ def look(
         check_save_path(out)
     model = open_any(run, import_)
     text = _read_input(text, file, takes_images(model))
-    from regard.hub.load_any import changes_of
+    from regard.hub.load_any import parse_interventions
 
     show_measuring_progress()
-    result = model.look(text, what_if=changes_of(what_if or [], text), **options)
+    result = model.look(text, what_if=parse_interventions(what_if or [], text), **options)
     if beside is not None:
         result = result.compare_with(open_any(beside, None).look(text, **options))
     if evidence:

@@ -94,8 +94,8 @@ def _read_file(file: str, column: str) -> Inputs:
     table = read_table(file, text=column, has_labels=False)
     for note in table.notes:
         logger.info(note)
-    names = [name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name in table.names]
-    return Inputs(table.texts, table.kept, names)
+    names = [name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name in table.file_names]
+    return Inputs(table.texts, table.row_ids, names)
 
 
 def _read_standard_input() -> Inputs:

@@ -41,7 +41,7 @@ HELP = {
     \b
     Objectives:
       causal   predict the next token                          --model gpt, ngram-gpt or cnn
-      masked   predict masked tokens                           --model bert or preln-bert
+      masked   predict masked tokens                           --model bert
       blank    predict each token from both sides of it        --model birnn
       span     predict a span that was removed                 --model gpt, ngram-gpt or cnn
 

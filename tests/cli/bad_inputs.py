@@ -191,7 +191,7 @@ CASES = [
         "train classify reviews.csv --steps 30 --lr 1e30 --quiet --set train.clip=0",
         "batch",
     ),
-    Bad("no room on disk", "train classify reviews.csv --steps 2 --quiet --out full/run", "room", small_disk),
+    Bad("no room on disk", "train classify reviews.csv --steps 2 --quiet --out full/run", "space", small_disk),
     Bad("a run folder that is none", "predict nowhere hello", "no such run folder"),
     Bad("a folder that is no run", "predict . hello", "not a run folder"),
     Bad("a checkpoint cut short", "predict broken hello", "safetensors", copy_run(cut_weights)),
@@ -298,7 +298,10 @@ CASES = [
     ),
     Bad("an empty corpus", f"{LANGUAGE} empty.txt", "no text", put("empty.txt", "")),
     Bad(
-        "a corpus shorter than one window", f"{LANGUAGE} short.txt", "data.block_size=256", put("short.txt", "A few words.")
+        "a corpus shorter than one window",
+        f"{LANGUAGE} short.txt",
+        "data.block_size=256",
+        put("short.txt", "A few words."),
     ),
     Bad("no such corpus", f"{LANGUAGE} corpsu.txt", "'corpus.txt'", put("corpus.txt", "A few words.")),
     Bad(

@@ -11,8 +11,8 @@ from bad_inputs import CASES, Bad, NotPreparedError
 
 
 @pytest.mark.parametrize("bad", CASES, ids=lambda bad: bad.title)
-def test_bad_input(bad: Bad, cli, trained, tmp_path):
-    shutil.copytree(trained, tmp_path / "run")
+def test_bad_input(bad: Bad, cli, classifier_run, tmp_path):
+    shutil.copytree(classifier_run, tmp_path / "run")
     try:
         bad.prepare(tmp_path)
         code, out, err = cli(*shlex.split(bad.command))

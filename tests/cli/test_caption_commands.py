@@ -7,12 +7,26 @@ import shutil
 import subprocess
 import sys
 
-from conftest import write_pictures
+from conftest import write_images
 
 
 def test_scenes_are_written_the_same_again(cli, tmp_path):
     for name in ("a", "b"):
-        code, out, err = cli("data", "generate", "scenes", "--count", "5", "--eval-count", "3", "--size", "32", "--seed", "4", "--out", name)
+        code, out, err = cli(
+            "data",
+            "generate",
+            "scenes",
+            "--count",
+            "5",
+            "--eval-count",
+            "3",
+            "--size",
+            "32",
+            "--seed",
+            "4",
+            "--out",
+            name,
+        )
         assert code == 0, err
     assert "5 scenes" in out
     for file in ("train.zip", "unseen.captions.tsv", "valid.boxes.tsv"):
@@ -20,9 +34,9 @@ def test_scenes_are_written_the_same_again(cli, tmp_path):
     assert len((tmp_path / "a" / "unseen.captions.tsv").read_text().splitlines()) == 3
 
 
-def test_a_picture_is_captioned_with_its_maps(cli, captioning, tmp_path):
-    write_pictures(tmp_path)
-    run = str(captioning / "scenes")
+def test_a_picture_is_captioned_with_its_maps(cli, image_runs, tmp_path):
+    write_images(tmp_path)
+    run = str(image_runs / "scenes")
     code, out, err = cli("caption", run, "photo.png", "--out", "maps.json", "--json")
     assert code == 0, err
     told = json.loads(out)
@@ -43,15 +57,15 @@ def test_a_picture_is_captioned_with_its_maps(cli, captioning, tmp_path):
     assert len(out.splitlines()) == 5
 
 
-def test_what_cannot_be_captioned_is_said(cli, captioning, tmp_path):
-    write_pictures(tmp_path)
+def test_what_cannot_be_captioned_is_said(cli, image_runs, tmp_path):
+    write_images(tmp_path)
     (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8 and no more")
-    run = str(captioning / "scenes")
+    run = str(image_runs / "scenes")
     for words, said in (
         (("caption", run, "broken.jpg"), "broken"),
         (("caption", run, "gone.jpg"), "no folder, zip or picture"),
         (("caption", run, "photo.png", "--out", "look.txt"), ".html"),
-        (("caption", str(captioning / "pictures-run"), "photo.png"), "cannot caption"),
+        (("caption", str(image_runs / "images-run"), "photo.png"), "cannot caption"),
         (("train", "caption", "train.zip"), "PICTURES CAPTIONS"),
         (("train", "caption", "train.zip", "gone.tsv"), "no file of captions"),
         (("evaluate", run, "unseen.zip", "unseen.captions.tsv", "--stride", "3"), "--stride"),
@@ -61,16 +75,16 @@ def test_what_cannot_be_captioned_is_said(cli, captioning, tmp_path):
         assert said in err, err
 
 
-def test_evaluate_with_boxes(cli, captioning, tmp_path):
-    write_pictures(tmp_path)
-    words = ("evaluate", str(captioning / "scenes"), "unseen.zip", "unseen.captions.tsv", "--boxes", "unseen.boxes.tsv")
+def test_evaluate_with_boxes(cli, image_runs, tmp_path):
+    write_images(tmp_path)
+    words = ("evaluate", str(image_runs / "scenes"), "unseen.zip", "unseen.captions.tsv", "--boxes", "unseen.boxes.tsv")
     code, out, err = cli(*words, "--json")
     assert code == 0, err
     assert 0 < json.loads(out)["pointing"] < 1
 
 
-def test_classify_on_a_folder_of_pictures(cli, captioning, tmp_path):
-    write_pictures(tmp_path)
+def test_classify_on_a_folder_of_pictures(cli, image_runs, tmp_path):
+    write_images(tmp_path)
     small = ["--set", "model.channels=[8]", "--set", "model.dim=16", "--set", "data.size=32"]
     code, out, err = cli("train", "classify", "pictures", "--steps", "2", "--out", "run", "-q", "--json", *small)
     assert code == 0, err
@@ -90,9 +104,9 @@ def test_classify_on_a_folder_of_pictures(cli, captioning, tmp_path):
     assert "two classes" in err
 
 
-def test_pictures_are_looked_at(cli, captioning, tmp_path):
-    write_pictures(tmp_path)
-    run = str(captioning / "pictures-run")
+def test_pictures_are_looked_at(cli, image_runs, tmp_path):
+    write_images(tmp_path)
+    run = str(image_runs / "images-run")
     code, out, err = cli("look", run, "photo.png", "--what-if", "hide:1,2", "--out", "look.html")
     assert code == 0, err
     assert "without “1,2”" in out
@@ -102,7 +116,7 @@ def test_pictures_are_looked_at(cli, captioning, tmp_path):
     assert json.loads(out)["prediction"]["label"] == "odd"
     code, out, err = cli("look", run, "photo.png", "--beside", run, "--out", "two.html")
     assert code == 0, err
-    code, out, err = cli("look", str(captioning / "scenes"), "photo.png", "--out", "look.svg")
+    code, out, err = cli("look", str(image_runs / "scenes"), "photo.png", "--out", "look.svg")
     assert code == 0, err
     assert "<image" in (tmp_path / "look.svg").read_text()
     (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8 and no more")
@@ -111,24 +125,24 @@ def test_pictures_are_looked_at(cli, captioning, tmp_path):
         (("look", run, "unseen.zip"), "one is looked at at a time"),
         (("look", run, "photo.png", "--label", "old"), "'odd'"),
         (("look", run, "photo.png", "--what-if", "hide:9,99"), "9,99"),
-        (("look", str(captioning / "scenes"), "photo.png", "--label", "odd"), "--label"),
+        (("look", str(image_runs / "scenes"), "photo.png", "--label", "odd"), "--label"),
     ):
         code, _, err = cli(*words)
         assert code == 2, words
         assert said in err, err
 
 
-def test_heads_of_models_of_pictures(cli, captioning, tmp_path):
-    write_pictures(tmp_path)
-    code, out, err = cli("heads", str(captioning / "pictures-run"), "pictures", "--rows", "10", "--json")
+def test_heads_of_models_of_pictures(cli, image_runs, tmp_path):
+    write_images(tmp_path)
+    code, out, err = cli("heads", str(image_runs / "images-run"), "pictures", "--rows", "10", "--json")
     assert code == 0, err
     found = json.loads(out)
     assert {"image_encoder.layers.0.attention.attend", "pool.attend"} <= {row["site"] for row in found["rows"]}
     assert 0 <= found["whole"]["accuracy"] <= 1
-    code, out, err = cli("heads", str(captioning / "scenes"), "unseen.zip", "unseen.captions.tsv", "--json")
+    code, out, err = cli("heads", str(image_runs / "scenes"), "unseen.zip", "unseen.captions.tsv", "--json")
     assert code == 0, err
     assert json.loads(out)["whole"]["loss"] > 0
-    assert cli("heads", str(captioning / "scenes"), "unseen.zip")[0] == 2
+    assert cli("heads", str(image_runs / "scenes"), "unseen.zip")[0] == 2
 
 
 def test_one_route_for_pictures_of_classes(cli, tmp_path):
@@ -137,15 +151,15 @@ def test_one_route_for_pictures_of_classes(cli, tmp_path):
     import regard
     from regard.errors import UserError
 
-    write_pictures(tmp_path)
+    write_images(tmp_path)
     with pytest.raises(UserError, match="regard train images"):
         regard.train("classify", tmp_path / "pictures", steps=1, out=tmp_path / "run", progress=False)
 
 
-def test_files_of_this_machine_are_not_for_others_to_ask(captioning):
+def test_files_of_this_machine_are_not_for_others_to_ask(image_runs):
     """A run of pictures takes the name of a file: it is not served."""
-    for name in ("scenes", "pictures-run"):
-        command = [sys.executable, "-m", "regard.serve.worker", str(captioning / name)]
+    for name in ("scenes", "images-run"):
+        command = [sys.executable, "-m", "regard.serve.worker", str(image_runs / name)]
         done = subprocess.run(command, input=b"", capture_output=True, timeout=120)
         assert done.returncode == 2, done.stderr
         assert b"not for others to ask" in done.stdout

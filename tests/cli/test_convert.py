@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from regard.hub import load_folder
-from regard.hub.imported_folder import load
+from regard.hub.imported_folder import load_imported
 
 transformers = pytest.importorskip("transformers")
 transformers.utils.logging.set_verbosity_error()
@@ -87,7 +87,7 @@ def test_there_and_back_weights_are_equal_bit_by_bit(build, cli, tmp_path):
     assert "not in the folder" not in out
     assert "not used" not in out
 
-    opened, _ = load(tmp_path / "ours")
+    opened, _ = load_imported(tmp_path / "ours")
     direct = load_folder(tmp_path / "hf")[0].state_dict()
     assert direct.keys() == opened.state_dict().keys()
     for name, tensor in opened.state_dict().items():
@@ -130,11 +130,11 @@ def test_what_is_new_and_what_is_not_used_is_said(cli, tmp_path):
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory) -> Path:
     """hf, a GPT-2 of Hugging Face, and ours, the same imported."""
-    from regard.hub.imported_folder import save
+    from regard.hub.imported_folder import import_folder
 
     home = tmp_path_factory.mktemp("folders")
     shaken(gpt2()).save_pretrained(home / "hf")
-    save(home / "hf", home / "ours")
+    import_folder(home / "hf", home / "ours")
     return home
 
 

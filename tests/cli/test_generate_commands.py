@@ -10,8 +10,8 @@ from regard.tasks.base_run import Run
 
 
 @pytest.fixture
-def gpt(speaking) -> str:
-    return str(speaking / "gpt")
+def gpt(language_runs) -> str:
+    return str(language_runs / "gpt")
 
 
 def test_a_text_is_the_same_streamed_and_as_json(cli, gpt):
@@ -60,8 +60,8 @@ def test_a_text_may_begin_with_nothing_and_grow_beyond_the_window(cli, gpt):
     assert "beyond" not in err
 
 
-def test_words_are_heard_as_they_become_whole(speaking):
-    run = Run.load(speaking / "gpt")
+def test_words_are_heard_as_they_become_whole(language_runs):
+    run = Run.load(language_runs / "gpt")
     heard: dict[tuple[int, int], list[str]] = {}
     said = run.generate_all(
         ["The", "We loved"], tokens=25, n=2, heard=lambda p, s, piece: heard.setdefault((p, s), []).append(piece)
@@ -79,8 +79,8 @@ def test_half_the_bytes(cli, gpt):
     assert out.startswith("The")
 
 
-def test_a_model_of_spans_writes_on_and_fills_in(cli, speaking):
-    run = str(speaking / "cnn")
+def test_a_model_of_spans_writes_on_and_fills_in(cli, language_runs):
+    run = str(language_runs / "cnn")
     code, out, _ = cli("generate", run, "The room", "--max-new-tokens", "8", "--json")
     assert code == 0
     assert json.loads(out)["prompt"] == "The room"
@@ -104,8 +104,8 @@ def test_a_model_of_spans_writes_on_and_fills_in(cli, speaking):
 
 
 @pytest.mark.parametrize("model", ["bert", "birnn"])
-def test_each_mask_gets_its_words(cli, speaking, model):
-    code, out, err = cli("fill", str(speaking / model), "The [MASK] was [MASK].", "--top", "3", "--json")
+def test_each_mask_gets_its_words(cli, language_runs, model):
+    code, out, err = cli("fill", str(language_runs / model), "The [MASK] was [MASK].", "--top", "3", "--json")
     assert code == 0, err
     said = json.loads(out)
     assert len(said["masks"]) == 2
@@ -118,23 +118,23 @@ def test_each_mask_gets_its_words(cli, speaking, model):
     first = said["masks"][0]["guesses"][0]["text"]
     assert first.startswith("The")
     assert first.endswith("[MASK].")
-    code, out, _ = cli("fill", str(speaking / model), "The [MASK] was [MASK].", "--top", "3")
+    code, out, _ = cli("fill", str(language_runs / model), "The [MASK] was [MASK].", "--top", "3")
     assert [line.split("\t")[0] for line in out.splitlines()].count("[MASK] 1") == 1
     assert len(out.splitlines()) == 8
 
 
-def test_a_space_before_a_mask_belongs_to_the_word(speaking):
-    run = Run.load(speaking / "bert")
+def test_a_space_before_a_mask_belongs_to_the_word(language_runs):
+    run = Run.load(language_runs / "bert")
     spaced, glued = run.fill("The [MASK] was", top=3)[0], run.fill("The[MASK] was", top=3)[0]
     assert [guess.words for guess in spaced] == [guess.words for guess in glued]
     assert [guess.text for guess in spaced] == [guess.text for guess in glued]
 
 
-def test_a_long_text_is_seen_around_the_mask_and_that_is_said(cli, speaking):
-    code, _, err = cli("fill", str(speaking / "bert"), "The room was cold. " * 30 + "The [MASK] was good.")
+def test_a_long_text_is_seen_around_the_mask_and_that_is_said(cli, language_runs):
+    code, _, err = cli("fill", str(language_runs / "bert"), "The room was cold. " * 30 + "The [MASK] was good.")
     assert code == 0
     assert "around each [MASK]" in err
-    code, _, err = cli("fill", str(speaking / "cnn"), "The room was cold. " * 30 + "The [MASK] was good.")
+    code, _, err = cli("fill", str(language_runs / "cnn"), "The room was cold. " * 30 + "The [MASK] was good.")
     assert code == 0
     assert "near the [MASK]" in err
 
@@ -155,11 +155,11 @@ def test_a_long_text_is_seen_around_the_mask_and_that_is_said(cli, speaking):
         (("generate", "nowhere", "The"), "no such run folder"),
     ],
 )
-def test_what_cannot_be_done_is_told(cli, speaking, trained, tmp_path, words, said):
+def test_what_cannot_be_done_is_told(cli, language_runs, classifier_run, tmp_path, words, said):
     import re
 
     (tmp_path / "empty.txt").write_text("\n\n")
-    code, _, err = cli(*(w.replace("RUNS", str(speaking)).replace("HAN", str(trained)) for w in words))
+    code, _, err = cli(*(w.replace("RUNS", str(language_runs)).replace("HAN", str(classifier_run)) for w in words))
     assert code == 2
     assert re.search(said, err), err
     assert "Traceback" not in err

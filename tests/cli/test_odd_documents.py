@@ -302,12 +302,12 @@ def test_a_slip_in_the_options_is_told(cli):
         assert said in err
 
 
-def test_a_look_is_saved_as_a_drawing(cli, trained: Path, tmp_path: Path):
+def test_a_look_is_saved_as_a_drawing(cli, classifier_run: Path, tmp_path: Path):
     for name, begins in (("a.svg", b"<?xml"), ("a.png", b"\x89PNG"), ("a.html", b"<!doctype html>")):
-        code, out, err = cli("look", str(trained), "We loved it. It was dull.", "--out", f"new/{name}")
+        code, out, err = cli("look", str(classifier_run), "We loved it. It was dull.", "--out", f"new/{name}")
         assert code == 0, err
         assert f"new/{name}" in out
         assert (tmp_path / "new" / name).read_bytes().startswith(begins)
-    code, _, err = cli("look", str(trained), "We loved it.", "--out", "a.pdf")
+    code, _, err = cli("look", str(classifier_run), "We loved it.", "--out", "a.pdf")
     assert code == 2
     assert ".html, .svg, .png" in err

