@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside, forced to disk, renamed. And what to say when the disk is full."""
+"""Atomic file writes: into a temporary file, synced to disk, renamed. And a clear error if the disk is full."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 
 from regard.errors import UserError
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_synced(path: Path, content: bytes) -> dict[str, int | str]:
-    """Write and force to disk; size and sha256 of what was written. Not atomic by itself: see `replace`."""
+    """Write a file and sync it to disk. Returns its size and sha256. Not atomic: see `replace_file`."""
     with open(path, "wb") as file:
         file.write(content)
         file.flush()
@@ -25,20 +25,20 @@ def write_synced(path: Path, content: bytes) -> dict[str, int | str]:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Put a file in the place of another so that at each moment one of the two is there, whole."""
-    beside = path.with_name(path.name + ".tmp")
+    """Replace a file atomically: at each moment the old or the new one is there, complete."""
+    temporary = path.with_name(path.name + ".tmp")
     try:
         with explain_full_disk(path.parent, len(content)):
-            write_synced(beside, content)
-            os.replace(beside, path)
+            write_synced(temporary, content)
+            os.replace(temporary, path)
             sync_folder(path.parent)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
 def sync_folder(folder: Path) -> None:
-    """Force the names in a folder to disk, where the system can (Windows cannot)."""
+    """Sync the names in a folder to disk, if the system can (Windows cannot)."""
     with contextlib.suppress(PermissionError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -54,19 +54,19 @@ def sha256_of(path: Path) -> str:
 
 @contextlib.contextmanager
 def explain_full_disk(folder: Path, needed: int) -> Iterator[None]:
-    """Turn a full disk into an error that the user can mend."""
+    """Convert the error of a full disk to a `UserError`."""
     try:
         yield
     except OSError as problem:
-        if problem.errno not in _FULL:
+        if problem.errno not in _DISK_FULL:
             raise
         raise UserError(
-            f"no room on disk: {folder} needs {needed / 1e6:.1f} MB and {_free(folder)}; "
-            "what was written before is whole: make room and go on with --resume"
+            f"no space left on disk: {folder} needs {needed / 1e6:.1f} MB and {_describe_free_space(folder)}; "
+            "files written before are intact: free some space and continue with --resume"
         ) from None
 
 
-def _free(folder: Path) -> str:
+def _describe_free_space(folder: Path) -> str:
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     try:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first asks the loop to stop after its step, a second stops at once."""
+"""Ctrl-C and SIGTERM: the first one stops training after the current step, a second one immediately."""
 
 from __future__ import annotations
 
@@ -10,37 +10,39 @@ from typing import Any
 
 
 class Interrupted(Exception):
-    """Training was asked to stop and did, at a step from which it can go on. `first` where that was the training of a
-    run that another was to start from."""
+    """Training was stopped at a step from which it can be resumed.
+
+    `in_warm_start` is True if it was the training of a run that another one starts from.
+    """
 
     in_warm_start = False
 
     def __init__(self, folder: Path, step: int, signal_number: int = signal.SIGINT) -> None:
-        super().__init__(f"stopped at step {step}; go on with --resume")
+        super().__init__(f"stopped at step {step}; continue with --resume")
         self.folder, self.step, self.signal = folder, step, signal_number
 
 
 class InterruptHandler:
-    """While entered, the first SIGINT or SIGTERM sets `asked`; the next does what it did before."""
+    """While entered, the first SIGINT or SIGTERM sets `signal_number`; the next one does what it did before."""
 
     def __init__(self) -> None:
         self.signal_number: int = 0
-        self._before: dict[int, Any] = {}
+        self._previous_handlers: dict[int, Any] = {}
 
     def __enter__(self) -> InterruptHandler:
-        if threading.current_thread() is threading.main_thread():  # elsewhere Python refuses handlers
+        if threading.current_thread() is threading.main_thread():  # Python allows handlers in the main thread only
             for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._ask)
+                self._previous_handlers[number] = signal.signal(number, self._on_signal)
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, error_type: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._restore()
 
-    def _ask(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.signal_number = number
         self._restore()
 
     def _restore(self) -> None:
-        while self._before:
-            number, handler = self._before.popitem()
+        while self._previous_handlers:
+            number, handler = self._previous_handlers.popitem()
             signal.signal(number, signal.SIG_DFL if handler is None else handler)

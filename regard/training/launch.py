@@ -17,14 +17,14 @@ from regard.training import optim, precision
 
 
 def check_settings(settings: TrainSettings) -> None:
-    """Raise where the settings cannot be meant."""
+    """Raise if a setting is invalid."""
     lengths = {name: getattr(settings, name) for name in LENGTH_SETTINGS}
-    given = [name for name, value in lengths.items() if value is not None]
-    if len(given) != 1:
-        said = " and ".join(f"--{name}" for name in given) or "none"
-        raise UserError(f"how long to train is one of --epochs, --steps and --budget, and was given {said}")
-    wanted = {
-        given[0]: lengths[given[0]] > 0,
+    names = [name for name, value in lengths.items() if value is not None]
+    if len(names) != 1:
+        given = " and ".join(f"--{name}" for name in names) or "none"
+        raise UserError(f"the length of training must be one of --epochs, --steps and --budget, got {given}")
+    conditions = {
+        names[0]: lengths[names[0]] > 0,
         "lr": settings.lr > 0,
         "grad_accumulation": settings.grad_accumulation >= 1,
         "num_devices": settings.num_devices >= 1,
@@ -33,24 +33,28 @@ def check_settings(settings: TrainSettings) -> None:
         "patience": settings.patience is None or settings.patience >= 1,
         "threads": settings.threads is None or settings.threads >= 1,
     }
-    for name, holds in wanted.items():
+    for name, holds in conditions.items():
         if not holds:
-            raise UserError(f"train.{name} must be greater than 0, and was given {getattr(settings, name)}")
+            raise UserError(f"train.{name} must be greater than 0, got {getattr(settings, name)}")
     if not 0 <= settings.warmup <= 1:
-        raise UserError(f"train.warmup is a share of the steps between 0 and 1, and was given {settings.warmup}")
+        raise UserError(f"train.warmup is a fraction of the steps between 0 and 1, got {settings.warmup}")
     if settings.ema_decay is not None and not 0 < settings.ema_decay < 1:
         raise UserError(f"train.ema_decay must be between 0 and 1, such as 0.999, not {settings.ema_decay}")
     for name in ("weight_decay", "clip", "checkpoint_seconds"):
         if getattr(settings, name) < 0:
-            raise UserError(f"train.{name} must be 0 or greater, and was given {getattr(settings, name)}")
-    for name, known in (("optimizer", optim.OPTIMIZERS), ("decay", optim.DECAYS), ("precision", precision.PRECISIONS)):
-        if getattr(settings, name) not in known:
-            given_name = getattr(settings, name)
-            raise UserError(f"unknown {name} {given_name!r}; {did_you_mean(given_name, known)}")
+            raise UserError(f"train.{name} must be at least 0, got {getattr(settings, name)}")
+    for name, choices in (
+        ("optimizer", optim.OPTIMIZERS),
+        ("decay", optim.DECAYS),
+        ("precision", precision.PRECISIONS),
+    ):
+        if getattr(settings, name) not in choices:
+            value = getattr(settings, name)
+            raise UserError(f"unknown {name} {value!r}; {did_you_mean(value, choices)}")
 
 
 def resolve_settings(settings: TrainSettings) -> TrainSettings:
-    """The settings, checked before anything is written, with the precision that `auto` stands for on this machine."""
+    """Check the settings before anything is written, and replace precision `auto` by its choice on this machine."""
     check_settings(settings)
     _fabric(apply_torchrun(settings))
     if settings.precision != "auto":
@@ -59,31 +63,31 @@ def resolve_settings(settings: TrainSettings) -> TrainSettings:
 
 
 def launch_fabric(settings: TrainSettings) -> Fabric:
-    """Fabric, launched: under `torchrun` as that says, else with the devices, nodes and strategy of the settings."""
+    """A launched Fabric, with the processes of `torchrun`, or else those of the settings."""
     check_settings(settings)
     settings = apply_torchrun(settings)
     fabric = _fabric(settings)
-    with _said(settings), warnings.catch_warnings():
+    with _explain_fabric_errors(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*interactive environment.*")
         fabric.launch()
     return fabric
 
 
 def _fabric(settings: TrainSettings) -> Fabric:
-    chosen: Any = precision.choose_precision(settings.precision)
-    with _said(settings):
+    fabric_precision: Any = precision.choose_precision(settings.precision)
+    with _explain_fabric_errors(settings):
         return Fabric(
             accelerator="auto",
             devices=settings.num_devices,
             num_nodes=settings.num_nodes,
             strategy=settings.strategy,
-            precision=chosen,
+            precision=fabric_precision,
         )
 
 
 @contextlib.contextmanager
-def _said(settings: TrainSettings) -> Iterator[None]:
-    """Fabric's refusals in the words of the settings."""
+def _explain_fabric_errors(settings: TrainSettings) -> Iterator[None]:
+    """Convert Fabric's errors to messages about the settings."""
     try:
         yield
     except (ValueError, RuntimeError) as problem:
@@ -94,7 +98,7 @@ def _said(settings: TrainSettings) -> Iterator[None]:
 
 
 def apply_torchrun(settings: TrainSettings) -> TrainSettings:
-    """Where `torchrun` made the processes, their number is its word, not the settings'."""
+    """Under `torchrun` the number of processes is that of `torchrun`."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return settings
     world, local = int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_WORLD_SIZE"])

@@ -1,4 +1,4 @@
-"""What the loop asks of a task: batches, losses as sums, and a verdict. The loop knows no model and no data format."""
+"""The interface that the training loop needs: batches, losses as sums, and an evaluation."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class LossTerm:
-    """One term of the loss: the sum over the items of a batch (not the mean) and its weight in the whole.
+    """One term of the loss.
 
     The loop divides by the number of items in the global batch, over all processes and micro-batches:
     loss = Σ_t weight_t · (Σ sum_t) / (Σ count_t).
+
+    Args:
+        sum: The sum over the items of a batch, not the mean.
+        weight: The weight of the term in the loss.
     """
 
     sum: Tensor
@@ -23,24 +27,24 @@ class LossTerm:
 
 
 class Batch(Protocol):
-    """The tensors of a batch, and how much they hold."""
+    """The tensors of a batch and its size."""
 
     @property
     def counts(self) -> Mapping[str, float]:
-        """How many items each loss term sums over. Every batch names every term, with 0 where it has none."""
+        """How many items each loss term sums over. Every batch names every term, with 0 if it has none."""
         ...
 
     @property
     def tokens(self) -> int:
-        """How many real tokens the batch holds, for the throughput."""
+        """The number of tokens without padding, for the throughput."""
         ...
 
 
 class Objective(Protocol):
-    """What is learnt. `plan` and `batch` are pure in (seed, epoch, indices): a resumed run asks for the same again."""
+    """What is trained. `plan` and `batch` depend on (seed, epoch, indices) only, so that runs can be resumed."""
 
     monitor: str
-    """Which of the numbers of `evaluate` decides about the best model."""
+    """The metric of `evaluate` that selects the best model."""
     mode: Literal["max", "min"]
 
     def plan(self, epoch: int) -> list[np.ndarray]:
@@ -48,13 +52,13 @@ class Objective(Protocol):
         ...
 
     def batch(self, indices: np.ndarray, epoch: int) -> Any:
-        """The named items as a `Batch`. Not empty."""
+        """The items with these indices as a `Batch`. Not empty."""
         ...
 
     def loss(self, model: nn.Module, batch: Any) -> Mapping[str, LossTerm]:
-        """Each term's sum over the batch, under the names of `batch.counts`. Calls the model through its forward."""
+        """The sum of each term over the batch, by the names of `batch.counts`. Must call the model's forward."""
         ...
 
     def evaluate(self, model: nn.Module) -> Mapping[str, float]:
-        """The numbers of the validation part; called in evaluation mode, without gradients. {} where there is none."""
+        """Metrics of the validation data; called in evaluation mode without gradients. {} if there is none."""
         ...

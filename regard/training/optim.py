@@ -1,13 +1,13 @@
-"""Optimizers and the schedule: AdamW, and Muon for the hidden matrices.
+"""Optimizers and the learning rate schedule: AdamW, and Muon for the hidden matrices.
 
-Muon (Keller Jordan 2024, https://kellerjordan.github.io/posts/muon/): the momentum of a matrix is replaced by the
-nearest orthogonal one, U Vᵀ of its singular value decomposition, approached by five Newton-Schulz steps
+Muon (Keller Jordan 2024, https://kellerjordan.github.io/posts/muon/) replaces the momentum of a matrix by the nearest
+orthogonal matrix, U Vᵀ of its singular value decomposition, approximated by five Newton-Schulz steps
 
     X ← a X + b (X Xᵀ) X + c (X Xᵀ)² X,   a, b, c = 3.4445, -4.7750, 2.0315
 
-Computed in float32 (torch.optim.Muon computes in bfloat16, which kills the process on some processors). Its update is
-scaled by 0.2 · sqrt(max(rows, columns)) (Liu et al. 2025, "Muon is scalable for LLM training", eq. 4), which gives it
-the root mean square of an AdamW update, so that learning rate and weight decay carry over from AdamW.
+It is computed in float32 (torch.optim.Muon uses bfloat16, which kills the process on some processors). Its update is
+scaled by 0.2 · sqrt(max(rows, columns)) (Liu et al. 2025, "Muon is scalable for LLM training", eq. 4). That gives it
+the root mean square of an AdamW update, so the learning rate and the weight decay of AdamW can be used.
 """
 
 from __future__ import annotations
@@ -30,80 +30,87 @@ DECAYS = ("cosine", "linear", "constant")
 
 
 def lr_multiplier(step: int, total: int, warmup: float, decay: str) -> float:
-    """The share of the learning rate at a step (counted from 0) of `total`: linear warm-up, then decay towards 0.
+    """The factor of the learning rate at a step (from 0) of `total`: linear warmup, then decay towards 0.
 
-    Pure in its arguments, so that a resumed run has the same rate. In (0, 1] for each of the steps.
+    Depends on its arguments only, so that a resumed run has the same rate. In (0, 1] for each of the steps.
     """
-    rising = min(round(warmup * total), total)
-    if step < rising:
-        return (step + 1) / rising
+    warmup_steps = min(round(warmup * total), total)
+    if step < warmup_steps:
+        return (step + 1) / warmup_steps
     if decay == "constant":
         return 1.0
-    done = min((step - rising) / max(total - rising, 1), 1.0)
+    fraction = min((step - warmup_steps) / max(total - warmup_steps, 1), 1.0)
     if decay == "linear":
-        return 1.0 - done
+        return 1.0 - fraction
     if decay == "cosine":
-        return 0.5 * (1.0 + math.cos(math.pi * done))
+        return 0.5 * (1.0 + math.cos(math.pi * fraction))
     raise UserError(f"unknown decay {decay!r}; {did_you_mean(decay, DECAYS)}")
 
 
 def group_parameters(model: nn.Module, optimizer: str) -> dict[str, str]:
-    """How each parameter is trained, by name: `muon`, `decay` (AdamW) or `bare` (AdamW without weight decay).
+    """How each parameter is trained, by name: `muon`, `decay` (AdamW) or `no_decay` (AdamW without weight decay).
 
-    Biases, norms and embeddings are not decayed. Asked before a strategy cuts the parameters into flat shards.
+    Biases, norms and embeddings have no weight decay. Must be called before a strategy shards the parameters.
     """
     matrices = {id(p) for p in hidden_matrices(model)} if optimizer == "muon" else set()
     embeddings = embedding_ids(model)
 
-    def kind(p: nn.Parameter) -> str:
-        return "muon" if id(p) in matrices else "bare" if p.ndim < 2 or id(p) in embeddings else "decay"
+    def group_of(p: nn.Parameter) -> str:
+        return "muon" if id(p) in matrices else "no_decay" if p.ndim < 2 or id(p) in embeddings else "decay"
 
-    return {name: kind(p) for name, p in model.named_parameters() if p.requires_grad}
+    return {name: group_of(p) for name, p in model.named_parameters() if p.requires_grad}
 
 
 def build_optimizers(
-    model: nn.Module, settings: TrainSettings, *, fused: bool = True, named: dict[str, str] | None = None
+    model: nn.Module, settings: TrainSettings, *, fused: bool = True, groups: dict[str, str] | None = None
 ) -> list[Optimizer]:
-    """The optimizers of a model: AdamW alone, or Muon for the hidden matrices and AdamW for the rest."""
+    """The optimizers of a model: AdamW alone, or Muon for the hidden matrices and AdamW for the rest.
+
+    Args:
+        fused: Whether to use the fused AdamW, if the device has it.
+        groups: The group of each parameter by name, from `group_parameters`.
+    """
     if settings.optimizer not in OPTIMIZERS:
         raise UserError(f"unknown optimizer {settings.optimizer!r}; {did_you_mean(settings.optimizer, OPTIMIZERS)}")
-    named = group_parameters(model, settings.optimizer) if named is None else named
-    if not named:
-        raise UserError("the model has no parameters to train; unfreeze some")
-    sorts: dict[str, list[nn.Parameter]] = {"muon": [], "decay": [], "bare": []}
+    groups = group_parameters(model, settings.optimizer) if groups is None else groups
+    if not groups:
+        raise UserError("the model has no parameters to train; set requires_grad for some")
+    params: dict[str, list[nn.Parameter]] = {"muon": [], "decay": [], "no_decay": []}
     for name, p in model.named_parameters():
         if p.requires_grad:
-            sorts[named[name.replace("_fsdp_wrapped_module.", "")]].append(p)
+            params[groups[name.replace("_fsdp_wrapped_module.", "")]].append(p)
     optimizers: list[Optimizer] = []
-    if sorts["muon"]:
-        optimizers.append(Muon(sorts["muon"], lr=settings.lr, weight_decay=settings.weight_decay))
-    decays = {"decay": settings.weight_decay, "bare": 0.0}
-    groups = [{"params": sorts[kind], "weight_decay": decay} for kind, decay in decays.items() if sorts[kind]]
-    if groups:
-        optimizers.append(_adamw(groups, settings.lr, fused))
+    if params["muon"]:
+        optimizers.append(Muon(params["muon"], lr=settings.lr, weight_decay=settings.weight_decay))
+    weight_decays = {"decay": settings.weight_decay, "no_decay": 0.0}
+    param_groups = [
+        {"params": params[group], "weight_decay": decay} for group, decay in weight_decays.items() if params[group]
+    ]
+    if param_groups:
+        optimizers.append(_adamw(param_groups, settings.lr, fused))
     return optimizers
 
 
 def _adamw(groups: list[dict], lr: float, fused: bool) -> Optimizer:
     try:
         return AdamW(groups, lr=lr, betas=BETAS, fused=fused)
-    except RuntimeError:  # fused is not there for every device and type
+    except RuntimeError:  # not every device and type has a fused AdamW
         return AdamW(groups, lr=lr, betas=BETAS)
 
 
 def embedding_ids(model: nn.Module) -> set[int]:
-    """The ids of all embedding tables, and with them of the matrices tied to one."""
+    """The ids of all embedding matrices, and so of the matrices tied to them."""
     return {id(m.weight) for m in model.modules() if isinstance(m, (nn.Embedding, nn.EmbeddingBag))}
 
 
 def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
-    """The matrices that Muon is made for: 2-D, of no embedding, tied to none, and of no output head.
+    """The matrices for Muon: 2-D, no embedding, not tied to one, and not the output head.
 
-    The output head is taken to be the linear layer that was defined last. A module or parameter with an attribute
-    `muon = False` is left out as well; a parameter with `muon = True` is taken in any case.
+    The output head is assumed to be the linear layer that was defined last. A module or parameter with the attribute
+    `muon = False` is excluded too; a parameter with `muon = True` is always included.
     """
     embeddings = embedding_ids(model)
-    refused = {
+    excluded = {
         id(p) for m in model.modules() if getattr(m, "muon", None) is False for p in m.parameters() if p.requires_grad
     }
     _split_gates(model)
@@ -111,16 +118,16 @@ def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
     head = id(linears[-1].weight) if linears else None
     matrices = []
     for p in model.parameters():
-        said = getattr(p, "muon", None)
-        if p.ndim != 2 or not p.requires_grad or said is False or min(p.shape) == 1:
+        use_muon = getattr(p, "muon", None)
+        if p.ndim != 2 or not p.requires_grad or use_muon is False or min(p.shape) == 1:
             continue
-        if said or not (id(p) in embeddings or id(p) in refused or id(p) == head):
+        if use_muon or not (id(p) in embeddings or id(p) in excluded or id(p) == head):
             matrices.append(p)
     return matrices
 
 
 def _split_gates(model: nn.Module) -> None:
-    """The gates of a recurrent net are matrices of their own, packed in one."""
+    """Mark the gates of recurrent layers, which are separate matrices packed in one."""
     for m in model.modules():
         if isinstance(m, nn.RNNBase | nn.RNNCellBase):
             for name, p in m.named_parameters():
@@ -129,10 +136,10 @@ def _split_gates(model: nn.Module) -> None:
 
 
 class Muon(Optimizer):
-    """Momentum, orthogonalised. Matrices of one shape are done in one batch.
+    """Momentum, orthogonalized. Matrices of the same shape are processed in one batch.
 
-    A packed matrix (queries, keys and values in one) is orthogonalised part by part along its rows, if the parameter
-    carries an attribute `muon_splits`, the number of parts.
+    A packed matrix (such as queries, keys and values) is orthogonalized part by part along its rows, if the parameter
+    has an attribute `muon_splits`, the number of parts.
     """
 
     def __init__(
@@ -157,7 +164,7 @@ class Muon(Optimizer):
                 splits = getattr(p, "muon_splits", 1)
                 if p.ndim != 2 or p.shape[0] % splits:
                     raise ValueError(
-                        f"Muon wants matrices whose rows divide by {splits}, and was given {tuple(p.shape)}"
+                        f"Muon needs matrices whose number of rows is divisible by {splits}, got {tuple(p.shape)}"
                     )
 
     @torch.no_grad()
@@ -186,16 +193,16 @@ class Muon(Optimizer):
             for target, part in zip(p.chunk(splits), update.chunk(splits), strict=True):
                 by_shape[part.shape].append((target, part))
         for shape, pairs in by_shape.items():
-            turned = orthogonalize(torch.stack([part for _, part in pairs]), group["steps"])
+            orthogonal = orthogonalize(torch.stack([part for _, part in pairs]), group["steps"])
             scale = 0.2 * math.sqrt(max(shape))
-            for (target, _), update in zip(pairs, turned.unbind(), strict=True):
+            for (target, _), update in zip(pairs, orthogonal.unbind(), strict=True):
                 if decay:
                     target.mul_(1 - lr * decay)
                 target.add_(update.to(target.dtype), alpha=-lr * scale)
 
 
 def orthogonalize(matrices: Tensor, steps: int = 5) -> Tensor:
-    """The nearest orthogonal matrix to each of a batch (b, rows, columns), roughly: singular values near 1."""
+    """Approximate the nearest orthogonal matrix of each of a batch (b, rows, columns): singular values near 1."""
     a, b, c = NEWTON_SCHULZ
     x = matrices.float()
     tall = x.shape[-2] > x.shape[-1]

@@ -1,7 +1,7 @@
-"""Which precision to compute in. Half precision is tried in a child process first: it can kill the process that tries.
+"""Choose the precision. Half precision is tested in a child process, since it can kill the process that uses it.
 
-A processor may advertise AMX that the system does not let it use; a bfloat16 product then ends in an illegal
-instruction, which no `except` catches.
+A processor may advertise AMX that the system does not allow. A bfloat16 product then ends with an illegal instruction,
+which no `except` catches.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from regard.errors import UserError, did_you_mean
 
 PRECISIONS = ("32", "auto", "bf16-mixed", "16-mixed")
 MIN_SPEEDUP = 1.2
-"""Half precision must be so many times faster than float32 to be chosen by itself."""
-_CHOSEN = "REGARD_PRECISION"
+"""`auto` chooses half precision only if it is this many times faster than float32."""
+_PRECISION_VARIABLE = "REGARD_PRECISION"
 
 _PROBE = """
 import json, sys, time, torch
@@ -41,52 +41,52 @@ def run(dtype):
     assert torch.isfinite(layers[0].weight.grad).all()
     return min(times[2:])
 half = run(kind)
-print(json.dumps({"gain": run(torch.float32) / half}))
+print(json.dumps({"speedup": run(torch.float32) / half}))
 """
 
 
-def choose_precision(wanted: str) -> str:
-    """Fabric's name for the precision that was asked for; `auto` takes bfloat16 only where it lives and is worth it."""
-    if wanted not in PRECISIONS:
-        raise UserError(f"unknown precision {wanted!r}; {did_you_mean(wanted, PRECISIONS)}")
-    if wanted == "32":
+def choose_precision(precision: str) -> str:
+    """Fabric's name of a precision. `auto` is bfloat16 only if it works and is faster."""
+    if precision not in PRECISIONS:
+        raise UserError(f"unknown precision {precision!r}; {did_you_mean(precision, PRECISIONS)}")
+    if precision == "32":
         return "32-true"
-    if wanted == "auto":
+    if precision == "auto":
         return _auto()
-    if wanted == "16-mixed" and not torch.cuda.is_available():  # Fabric would take bfloat16 instead, unasked
+    if precision == "16-mixed" and not torch.cuda.is_available():  # Fabric would silently use bfloat16 instead
         raise UserError("precision 16-mixed needs a GPU; on a CPU use --precision 32 or auto")
-    gain, trouble = probe_precision("bfloat16" if wanted == "bf16-mixed" else "float16")
-    if gain is None:
-        raise UserError(f"precision {wanted} does not work on this machine ({trouble}); use --precision 32 or auto")
-    return wanted
+    speedup, reason = probe_precision("bfloat16" if precision == "bf16-mixed" else "float16")
+    if speedup is None:
+        raise UserError(f"precision {precision} does not work on this machine ({reason}); use --precision 32 or auto")
+    return precision
 
 
 def _auto() -> str:
-    """Processes of one run must agree: those that this process starts read its choice; others take no timed choice."""
-    if _CHOSEN in os.environ:
-        return os.environ[_CHOSEN]
+    """All processes of a run must agree: child processes read the choice from the environment."""
+    if _PRECISION_VARIABLE in os.environ:
+        return os.environ[_PRECISION_VARIABLE]
     if torch.cuda.is_available():
-        chosen = "bf16-mixed" if torch.cuda.is_bf16_supported(including_emulation=False) else "32-true"
+        choice = "bf16-mixed" if torch.cuda.is_bf16_supported(including_emulation=False) else "32-true"
     elif int(os.environ.get("WORLD_SIZE", 1)) > 1:
-        chosen = "32-true"
+        choice = "32-true"
     else:
-        gain, _ = probe_precision("bfloat16")
-        chosen = "bf16-mixed" if gain is not None and gain >= MIN_SPEEDUP else "32-true"
-    os.environ[_CHOSEN] = chosen
-    return chosen
+        speedup, _ = probe_precision("bfloat16")
+        choice = "bf16-mixed" if speedup is not None and speedup >= MIN_SPEEDUP else "32-true"
+    os.environ[_PRECISION_VARIABLE] = choice
+    return choice
 
 
 @functools.cache
-def probe_precision(kind: str, code: str = _PROBE) -> tuple[float | None, str]:
-    """Try a forward and backward pass in `kind` in a child: how many times faster than float32, or None and why."""
+def probe_precision(dtype: str, code: str = _PROBE) -> tuple[float | None, str]:
+    """Test a forward and backward pass in a child: the speedup over float32, or None and the reason."""
     try:
         child = subprocess.run(
-            [sys.executable, "-c", code, kind], capture_output=True, text=True, timeout=120, check=False
+            [sys.executable, "-c", code, dtype], capture_output=True, text=True, timeout=120, check=False
         )
     except subprocess.TimeoutExpired:
-        return None, "the trial did not end within two minutes"
+        return None, "the test did not end within two minutes"
     if child.returncode < 0:
-        return None, f"the trial was killed by {signal.Signals(-child.returncode).name}"
+        return None, f"the test was killed by {signal.Signals(-child.returncode).name}"
     if child.returncode:
-        return None, (child.stderr.strip().splitlines() or ["the trial failed"])[-1]
-    return float(json.loads(child.stdout)["gain"]), ""
+        return None, (child.stderr.strip().splitlines() or ["the test failed"])[-1]
+    return float(json.loads(child.stdout)["speedup"]), ""

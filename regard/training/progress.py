@@ -1,4 +1,4 @@
-"""How it goes: a bar on a terminal or in a notebook, a plain line now and then elsewhere, nothing where not wanted."""
+"""Progress of training: a bar on a terminal or in a notebook, log lines elsewhere."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ PLAIN_SECONDS = 10.0
 
 
 class ProgressBar:
-    """Shows step, loss, tokens per second, time left and the best result so far. Use as a context."""
+    """Shows step, loss, tokens per second, remaining time and the best result so far. Use as a context manager."""
 
     def __init__(
         self,
-        wanted: bool = True,
+        enabled: bool = True,
         console: Console | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._wanted, self._clock = wanted, clock
-        self._console = (console or Console(stderr=True)) if wanted else None
+        self._clock = clock
+        self._console = (console or Console(stderr=True)) if enabled else None
         self._rich: Progress | None = None
         self._task: TaskID | None = None
-        self._first = (0, 0, 0.0)  # step, tokens and time of the start, for the speed
-        self._spoke = 0.0
+        self._start = (0, 0, 0.0)  # step, tokens and time at the start
+        self._last_message = 0.0
         self._total = 0
 
     def __enter__(self) -> ProgressBar:
@@ -41,13 +41,13 @@ class ProgressBar:
             self._rich = None
 
     def start(self, step: int, total: int, tokens: int) -> None:
-        """Begin at a step of `total`; time left and speed are measured from here."""
+        """Start at a step of `total`. Speed and remaining time are measured from here."""
         self._total = total
-        self._first = (step, tokens, self._clock())
-        self._spoke = self._clock()
-        if self._console is None or not _draws(self._console):
+        self._start = (step, tokens, self._clock())
+        self._last_message = self._clock()
+        if self._console is None or not _can_draw(self._console):
             return
-        # Drawn when the loop reports, about once a second: a thread of its own would take time from the training.
+        # Drawn when the loop reports, about once a second: a separate thread would slow the training down.
         self._rich = Progress(
             TextColumn("training"),
             BarColumn(bar_width=24),
@@ -60,7 +60,7 @@ class ProgressBar:
         self._rich.start()
 
     def update(self, step: int, loss: float, tokens: int, best: str = "", last: bool = False) -> None:
-        """Report a step. `best` is shown as given."""
+        """Report a step. `best` is shown as it is."""
         if self._console is None:
             return
         now = self._clock()
@@ -68,31 +68,31 @@ class ProgressBar:
         if self._rich is not None and self._task is not None:
             self._rich.update(self._task, completed=step, text=text)
             self._rich.refresh()
-        elif last or now - self._spoke >= PLAIN_SECONDS:
-            self._spoke = now
+        elif last or now - self._last_message >= PLAIN_SECONDS:
+            self._last_message = now
             logger.info(f"step {step}/{self._total} {text}")
 
     def _text(self, step: int, loss: float, tokens: int, best: str, now: float) -> str:
-        first_step, first_tokens, begun = self._first
-        seconds = max(now - begun, 1e-9)
+        first_step, first_tokens, start_time = self._start
+        seconds = max(now - start_time, 1e-9)
         done = step - first_step
         left = seconds / done * (self._total - step) if done else None
-        parts = [f"loss {loss:.4g}", f"{_short((tokens - first_tokens) / seconds)} tokens/s"]
+        parts = [f"loss {loss:.4g}", f"{_format_number((tokens - first_tokens) / seconds)} tokens/s"]
         parts += [] if left is None else [f"{format_duration(left)} left"]
         return "  ".join(parts + ([best] if best else []))
 
 
-def _draws(console: Console) -> bool:
-    """Whether a bar can be drawn: on a terminal, or in a notebook that has widgets."""
+def _can_draw(console: Console) -> bool:
+    """Whether a bar can be drawn: on a terminal, or in a notebook with widgets."""
     if console.is_jupyter:
         return importlib.util.find_spec("ipywidgets") is not None
     return console.is_terminal and not console.is_dumb_terminal
 
 
-def _short(number: float) -> str:
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+def _format_number(number: float) -> str:
+    for size, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= size:
-            return f"{number / size:.1f}{letter}"
+            return f"{number / size:.1f}{suffix}"
     return f"{number:.0f}"
 
 

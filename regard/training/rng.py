@@ -1,4 +1,4 @@
-"""Random states of the processes, and sums in a fixed order: what a resumed run needs to end with the same bytes."""
+"""Random states of the processes, and deterministic sums: what a resumed run needs to end with the same bytes."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def get_rng_states(fabric: Fabric) -> dict[str, Tensor]:
 
 
 def set_rng_states(fabric: Fabric, states: dict[str, Tensor]) -> None:
+    """Set the random states of this process."""
     torch.set_rng_state(states["cpu"])
     if "cuda" in states and fabric.device.type == "cuda":
         torch.cuda.set_rng_state(states["cuda"], fabric.device)
@@ -28,35 +29,35 @@ def set_rng_states(fabric: Fabric, states: dict[str, Tensor]) -> None:
 
 def gather_rng_states(fabric: Fabric) -> list[dict[str, Tensor]]:
     """The random states of all processes."""
-    own = get_rng_states(fabric)
+    local = get_rng_states(fabric)
     if fabric.world_size == 1:
-        return [own]
-    found: list[dict[str, Tensor]] = [{} for _ in range(fabric.world_size)]
-    for name, state in own.items():
+        return [local]
+    gathered: list[dict[str, Tensor]] = [{} for _ in range(fabric.world_size)]
+    for name, state in local.items():
         sent = state.to(fabric.device)
-        received = [torch.empty_like(sent) for _ in found]
+        received = [torch.empty_like(sent) for _ in gathered]
         dist.all_gather(received, sent)
-        for states, one in zip(found, received, strict=True):
-            states[name] = one.cpu()
-    return found
+        for states, tensor in zip(gathered, received, strict=True):
+            states[name] = tensor.cpu()
+    return gathered
 
 
 @contextlib.contextmanager
 def deterministic_algorithms(fabric: Fabric) -> Iterator[None]:
-    """On a CPU, sums in a fixed order: without it the backward pass of x[indices] adds up as threads happen to run.
+    """On a CPU, use deterministic algorithms. Without them the backward pass of x[indices] adds up in any order.
 
     It is not slower there. On a GPU it is, and the user may switch it on.
     """
     if fabric.device.type != "cpu":
         yield
         return
-    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    previous = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     memory: Any = torch.utils.deterministic
-    filled = memory.fill_uninitialized_memory
+    previous_fill = memory.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True, warn_only=True)
     memory.fill_uninitialized_memory = False  # this part would be slower
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
-        memory.fill_uninitialized_memory = filled
+        torch.use_deterministic_algorithms(previous[0], warn_only=previous[1])
+        memory.fill_uninitialized_memory = previous_fill

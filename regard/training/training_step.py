@@ -1,9 +1,9 @@
-"""One step on a global batch, whatever the number of processes and micro-batches.
+"""One training step on a global batch, for any number of processes and micro-batches.
 
     loss = Σ_t weight_t · (Σ sum_t) / (Σ count_t)
 
-The counts of all processes and micro-batches are added up before the first backward pass, so that accumulation and
-several processes give the gradient of the big batch, however uneven the parts are.
+The counts of all processes and micro-batches are summed before the first backward pass. So gradient accumulation and
+several processes give the gradient of the global batch, however uneven the parts are.
 """
 
 from __future__ import annotations
@@ -23,55 +23,65 @@ from regard.config.settings import TrainSettings
 from regard.training import fsdp
 from regard.training.objective import Objective
 
-Wishes = tuple[bool, ...]
+Requests = tuple[bool, ...]
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """What a step gave. `values` is (loss, each term, norm of the gradient if clipped): this process's share."""
+    """The result of a step. `values` is (loss, each term, gradient norm if clipped): the part of this process."""
 
     values: Tensor
     tokens: int
-    requests: Wishes
+    requests: Requests
 
 
 class TrainingStep:
-    """Does steps. `names` are the terms of the loss, in the order of `Done.values`, known after the first step."""
+    """Runs training steps. `names` are the loss terms in the order of `StepResult.values`, after the first step."""
 
     def __init__(
         self,
         fabric: Fabric,
         model: nn.Module,
         optimizers: Sequence[Optimizer],
-        task: Objective,
+        objective: Objective,
         settings: TrainSettings,
-        wishes: Callable[[], Wishes],
+        requests: Callable[[], Requests],
     ) -> None:
-        self.fabric, self.model, self.optimizers, self.task, self.settings = fabric, model, optimizers, task, settings
-        self.wishes = wishes
-        self.rank, self.world = fabric.global_rank, fabric.world_size
+        self.fabric, self.model, self.optimizers, self.objective, self.settings = (
+            fabric,
+            model,
+            optimizers,
+            objective,
+            settings,
+        )
+        self.requests = requests
+        self.rank, self.world_size = fabric.global_rank, fabric.world_size
         self.params = [p for p in model.parameters() if p.requires_grad]
         self.names: list[str] = []
 
     def __call__(self, indices: np.ndarray, epoch: int, lr: float) -> StepResult:
-        """Train on the named items, of which this process takes its part."""
-        fabric, task, world = self.fabric, self.task, self.world
-        parts = [part for part in np.array_split(indices[self.rank :: world], self.settings.grad_accumulation) if len(part)]
-        # A process without items goes through the motions with another's, since the others wait for its gradient.
-        ghost = not parts
-        batches = [task.batch(part, epoch) for part in (parts or [indices[:1]])]
-        scales, tokens, wishes = self._agree(batches, ghost)
-        seen: Tensor | None = None
-        for number, batch in enumerate(batches, start=1):
+        """Train on the items with these indices, of which this process takes its part."""
+        fabric, objective, world_size = self.fabric, self.objective, self.world_size
+        parts = [
+            part
+            for part in np.array_split(indices[self.rank :: world_size], self.settings.grad_accumulation)
+            if len(part)
+        ]
+        # A process without items uses those of another with scale 0, since the others wait for its gradient.
+        is_dummy = not parts
+        batches = [objective.batch(part, epoch) for part in (parts or [indices[:1]])]
+        scales, tokens, requests = self._share_counts(batches, is_dummy)
+        values_sum: Tensor | None = None
+        for i, batch in enumerate(batches, start=1):
             if fabric.device.type != "cpu":
                 batch = fabric.to_device(batch)
-            waits = world > 1 and number < len(batches)
-            with fabric.no_backward_sync(self.model) if waits else contextlib.nullcontext():  # type: ignore[arg-type]
+            delay_sync = world_size > 1 and i < len(batches)
+            with fabric.no_backward_sync(self.model) if delay_sync else contextlib.nullcontext():  # type: ignore[arg-type]
                 loss, values = self._loss(batch, scales)
-                # Processes average their gradients; times their number, that is the sum.
-                fabric.backward(loss * world if world > 1 else loss)
-            seen = values if seen is None else seen + values
-        assert seen is not None
+                # Processes average their gradients; times their i, that is the sum.
+                fabric.backward(loss * world_size if world_size > 1 else loss)
+            values_sum = values if values_sum is None else values_sum + values
+        assert values_sum is not None
         norm = self._clip()
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
@@ -79,41 +89,41 @@ class TrainingStep:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         if norm is not None:
-            seen = torch.cat((seen, norm.detach().reshape(1) / world))
-        return StepResult(seen, tokens, wishes or self.wishes())
+            values_sum = torch.cat((values_sum, norm.detach().reshape(1) / world_size))
+        return StepResult(values_sum, tokens, requests or self.requests())
 
-    def _agree(self, batches: list[Any], ghost: bool) -> tuple[dict[str, float], int, Wishes]:
-        """By what to multiply each term's sum, the tokens of the global batch, and what any process wishes."""
+    def _share_counts(self, batches: list[Any], is_dummy: bool) -> tuple[dict[str, float], int, Requests]:
+        """The factor of each term's sum, the tokens of the global batch, and the requests of all processes."""
         names = self.names = self.names or sorted(batches[0].counts)
         counts = [float(sum(batch.counts[name] for batch in batches)) for name in names]
-        tokens, wishes = sum(batch.tokens for batch in batches), ()
-        if self.world > 1:  # one exchange for all of it
-            own = [0.0] * (len(names) + 1) if ghost else [*counts, float(tokens)]
-            sent = torch.tensor([*own, *map(float, self.wishes())], dtype=torch.float64, device=self.fabric.device)
+        tokens, requests = sum(batch.tokens for batch in batches), ()
+        if self.world_size > 1:  # one exchange for everything
+            local = [0.0] * (len(names) + 1) if is_dummy else [*counts, float(tokens)]
+            sent = torch.tensor([*local, *map(float, self.requests())], dtype=torch.float64, device=self.fabric.device)
             received: list[float] = self.fabric.all_reduce(sent, reduce_op="sum").tolist()  # type: ignore[union-attr]
-            counts, rest = received[: len(names)], received[len(names) :]
-            tokens, wishes = int(rest[0]), tuple(wish > 0 for wish in rest[1:])
-        scales = {n: 1.0 / count if count and not ghost else 0.0 for n, count in zip(names, counts, strict=True)}
-        return scales, tokens, wishes
+            counts, others = received[: len(names)], received[len(names) :]
+            tokens, requests = int(others[0]), tuple(requested > 0 for requested in others[1:])
+        scales = {n: 1.0 / count if count and not is_dummy else 0.0 for n, count in zip(names, counts, strict=True)}
+        return scales, tokens, requests
 
     def _loss(self, batch: Any, scales: dict[str, float]) -> tuple[Tensor, Tensor]:
-        """The share of the loss that a micro-batch has, and (loss, each term) without their history."""
-        terms = self.task.loss(self.model, batch)
-        strange = [name for name in terms if name not in scales]
-        if strange or not terms:
-            raise ValueError(f"the terms of the loss are {list(terms)}, and the batch counts {list(scales)}")
-        shares = {name: term.sum * scales[name] for name, term in terms.items()}
+        """The part of the loss of a micro-batch, and (loss, each term) detached."""
+        terms = self.objective.loss(self.model, batch)
+        unknown = [name for name in terms if name not in scales]
+        if unknown or not terms:
+            raise ValueError(f"loss() returned the terms {list(terms)}, but batch.counts has {list(scales)}")
+        scaled_terms = {name: term.sum * scales[name] for name, term in terms.items()}
         loss: Any = None
-        for name, share in shares.items():
-            weighted = share if terms[name].weight == 1.0 else share * terms[name].weight
+        for name, scaled in scaled_terms.items():
+            weighted = scaled if terms[name].weight == 1.0 else scaled * terms[name].weight
             loss = weighted if loss is None else loss + weighted
-        if len(shares) < len(scales):  # a batch without a term: it had none to sum over
-            shares = {name: shares.get(name, torch.zeros_like(loss)) for name in scales}
-        seen = [loss, *(shares[name] for name in scales)]
-        return loss, torch.stack([value.detach() for value in seen]).float()
+        if len(scaled_terms) < len(scales):  # a batch without items of a term
+            scaled_terms = {name: scaled_terms.get(name, torch.zeros_like(loss)) for name in scales}
+        values = [loss, *(scaled_terms[name] for name in scales)]
+        return loss, torch.stack([value.detach() for value in values]).float()
 
     def _clip(self) -> Tensor | None:
-        """Clip the gradient of all parameters together; its norm before that."""
+        """Clip the gradient of all parameters together. Returns its norm before."""
         fabric, limit = self.fabric, self.settings.clip
         if limit <= 0:
             return None
@@ -123,5 +133,5 @@ class TrainingStep:
         for optimizer in self.optimizers:
             fabric.strategy.precision.unscale_gradients(fsdp.unwrap_optimizer(optimizer))
         norm = nn.utils.clip_grad_norm_(self.params, limit)
-        # With a scaler an infinite gradient is no trouble: the step is left out.
+        # With a gradient scaler an infinite gradient is no error: the step is skipped.
         return None if self.settings.precision == "16-mixed" else norm

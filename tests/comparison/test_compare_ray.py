@@ -85,7 +85,7 @@ def test_a_run_that_fails_there_is_told(cluster, reviews, tmp_path):
         progress=False,
     )
     assert [row["name"] for row in found["rows"]] == ["tfidf"]
-    assert "no longer a number" in found["failures"]["broken, seed 0"]
+    assert "NaN or infinite" in found["failures"]["broken, seed 0"]
 
 
 def test_files_come_back_as_they_were(tmp_path):

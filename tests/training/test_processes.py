@@ -59,7 +59,7 @@ def test_two_processes_equal_one(tmp_path, toy, more):
     from training_toy import Toy
 
     train(tmp_path / "one", task=Toy(**toy), steps=12, evaluate_every=5, **{**more, "grad_accumulation": 1})
-    out = run(tmp_path / "two", toy=toy, steps=12, evaluate_every=5, devices=2, strategy="ddp", **more)
+    out = run(tmp_path / "two", toy=toy, steps=12, evaluate_every=5, num_devices=2, strategy="ddp", **more)
     assert out.count("done") == 2
     assert_close(tmp_path / "two", tmp_path / "one")
     newest = sorted((tmp_path / "two" / "state").iterdir())[-1]

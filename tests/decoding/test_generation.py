@@ -85,7 +85,7 @@ def test_a_cache_that_was_given_too_little_room_grows():
 def test_greedy_is_what_hugging_face_writes(monkeypatch):
     monkeypatch.setenv("TRANSFORMERS_VERBOSITY", "error")
     transformers = pytest.importorskip("transformers")
-    from regard.hub import hf_gpt2
+    from regard.hub.hf_gpt2 import GPT2_FAMILY
 
     torch.manual_seed(0)
     sizes = {"n_embd": 42, "n_layer": 2, "n_head": 3, "n_positions": 64}
@@ -94,8 +94,8 @@ def test_greedy_is_what_hugging_face_writes(monkeypatch):
     with torch.no_grad():
         for p in theirs.parameters():
             p.add_(0.2 * torch.randn_like(p))
-    ours = gpt.GPT(hf_gpt2.read_config(config.to_dict(), {}))
-    ours.load_state_dict(hf_gpt2.to_regard(theirs.state_dict(), ours.config))
+    ours = GPT2_FAMILY.build_model(config.to_dict(), {})
+    ours.load_state_dict(GPT2_FAMILY.to_regard(theirs.state_dict(), ours.config))
     prompt = torch.tensor([[5, 6, 7], [8, 9, 10]])
     wanted = theirs.generate(prompt, max_new_tokens=20, do_sample=False)[:, 3:].tolist()
     assert ids(generate(ours, prompt.tolist(), max_new_tokens=20, sampling=GREEDY, stop_ids=())) == wanted
