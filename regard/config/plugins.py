@@ -14,8 +14,8 @@ from regard.errors import UserError
 def import_file(path: str | Path) -> None:
     """Run a Python file and register the mechanisms, positions, models and tasks that it defines.
 
-    Mechanisms, positions and tasks are found as subclasses of `Mechanism`, `Positions` and `Task` with a `name`; models
-    are registered in the file by `@regard.register_model(TASK, NAME)`.
+    Mechanisms, positions and tasks are found as subclasses of `Mechanism`, `PositionEncoding` and `Task` with a `name`;
+    models are registered in the file by `@regard.register_model(TASK, NAME)`.
 
     Args:
         path: The file. It is run with the rights of this process.

@@ -1,4 +1,4 @@
-"""Masks: what they allow, what they refuse, and what they say then."""
+"""Masks: shapes, dtypes and polarity are checked, and the parts are combined."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.attention.masks import Mask, as_mask, sees_all
+from regard.attention.masks import Mask, all_keys_visible, build_mask
 from regard.attention.token_positions import Grid
 from regard.errors import UserError
 from regard.layers import MultiHeadAttention
@@ -15,76 +15,117 @@ from regard.layers import MultiHeadAttention
 CPU = torch.device("cpu")
 
 
-def check(mask, **sizes):
-    return as_mask(mask, **{"causal": False, "b": 2, "q": 3, "k": 5, "h": 4, **sizes})
+def build(key_mask=None, attn_mask=None, causal=False, **sizes):
+    return build_mask(key_mask, attn_mask, causal, **{"b": 2, "h": 4, "q": 3, "k": 5, **sizes})
 
 
-def test_no_mask_stays_none_and_causal_makes_one():
-    assert check(None) is None
-    assert check(None, causal=True) == Mask(causal=True)
+def test_no_mask_is_none_and_causal_alone_is_a_mask():
+    assert build() is None
+    assert build(causal=True) == Mask(causal=True)
+
+
+@pytest.mark.parametrize("shape", [(2, 5), (1, 5)])
+def test_shapes_of_a_key_mask(shape):
+    mask = build(key_mask=torch.ones(shape, dtype=torch.bool))
+    assert mask.key_mask.shape == shape
+    assert mask.attn_mask is None
 
 
 @pytest.mark.parametrize(
-    ("shape", "part", "kept"),
+    ("shape", "expanded"),
     [
-        ((2, 5), "keys", (2, 5)),
-        ((1, 5), "keys", (1, 5)),
-        ((2, 3, 5), "pairs", (2, 1, 3, 5)),
-        ((1, 3, 5), "pairs", (1, 1, 3, 5)),
-        ((2, 4, 3, 5), "pairs", (2, 4, 3, 5)),
-        ((1, 1, 3, 5), "pairs", (1, 1, 3, 5)),
+        ((3, 5), (1, 1, 3, 5)),
+        ((2, 3, 5), (2, 1, 3, 5)),
+        ((1, 3, 5), (1, 1, 3, 5)),
+        ((2, 4, 3, 5), (2, 4, 3, 5)),
+        ((1, 1, 3, 5), (1, 1, 3, 5)),
     ],
 )
-def test_a_tensor_is_about_keys_or_pairs_by_its_shape(shape, part, kept):
-    mask = check(torch.ones(shape, dtype=torch.bool))
-    assert getattr(mask, part).shape == kept
-    assert getattr(mask, "pairs" if part == "keys" else "keys") is None
+def test_shapes_of_an_attn_mask(shape, expanded):
+    mask = build(attn_mask=torch.ones(shape, dtype=torch.bool))
+    assert mask.attn_mask.shape == expanded
+    assert mask.key_mask is None
 
 
-@pytest.mark.parametrize("shape", [(5,), (2, 6), (3, 5), (2, 5, 3), (2, 3, 3, 5), (2, 4, 5, 3), (1, 2, 4, 3, 5)])
-def test_a_wrong_shape_is_told_with_the_right_one(shape):
-    with pytest.raises(UserError, match=r"has shape .*wanted \(2, .*5\)"):
-        check(torch.ones(shape, dtype=torch.bool))
+@pytest.mark.parametrize("shape", [(5,), (2, 6), (3, 5), (2, 1), (2, 3, 5), (2, 4, 3, 5)])
+def test_a_wrong_key_mask_shape_is_an_error_with_the_expected_one(shape):
+    with pytest.raises(UserError, match=r"key_mask has shape .*expected \(batch, keys\) = \(2, 5\).*attn_mask"):
+        build(key_mask=torch.ones(shape, dtype=torch.bool))
+
+
+@pytest.mark.parametrize(
+    "shape", [(5,), (2, 5), (3, 6), (1, 5), (2, 5, 3), (4, 3, 5), (2, 3, 3, 5), (2, 4, 5, 3), (1, 2, 4, 3, 5)]
+)
+def test_a_wrong_attn_mask_shape_is_an_error_with_the_expected_one(shape):
+    with pytest.raises(UserError, match=r"attn_mask has shape .*expected \(queries, keys\) = \(3, 5\).*key_mask"):
+        build(attn_mask=torch.ones(shape, dtype=torch.bool))
+
+
+def test_a_square_attn_mask_is_not_taken_for_padding():
+    """Batch size and length are equal, so a mask (queries, keys) has the shape of a mask (batch, keys) too."""
+    n = 5
+    layer, x = MultiHeadAttention(6, 2).eval(), torch.randn(n, n, 6)
+    triangle = torch.ones(n, n, dtype=torch.bool).tril()
+    expected = layer(x, causal=True)
+    torch.testing.assert_close(layer(x, attn_mask=triangle), expected)
+    torch.testing.assert_close(layer(x, attn_mask=triangle.expand(n, n, n)), expected)
+    torch.testing.assert_close(layer(x, attn_mask=triangle.expand(n, 2, n, n)), expected)
+    assert not torch.allclose(layer(x, key_mask=triangle), expected, atol=1e-3)
+    with pytest.raises(TypeError, match="mask"):
+        layer(x, mask=triangle)
+
+
+def test_key_mask_and_attn_mask_are_combined():
+    layer, x = MultiHeadAttention(6, 2).eval(), torch.randn(2, 5, 6)
+    keys = torch.arange(5) < torch.tensor([[5], [3]])
+    pairs = torch.rand(5, 5, generator=torch.Generator().manual_seed(0)) < 0.7
+    both = layer(x, key_mask=keys, attn_mask=pairs, causal=True)
+    combined = keys[:, None] & pairs & torch.ones(5, 5, dtype=torch.bool).tril()
+    torch.testing.assert_close(both[keys], layer(x, attn_mask=combined)[keys])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.uint8])
-def test_a_wrong_dtype_is_told_with_the_fix(dtype):
-    for mask in (torch.ones(2, 5, dtype=dtype), Mask(key_mask=torch.ones(2, 5, dtype=dtype))):
-        with pytest.raises(UserError, match=r"must be bool.*mask == 0"):
-            check(mask)
-    with pytest.raises(UserError, match="must be bool"):  # through the layer too, before anything uses it
-        MultiHeadAttention(6, 2)(torch.randn(2, 5, 6), mask=torch.ones(2, 5, dtype=dtype))
+def test_a_wrong_dtype_is_an_error_with_the_fix(dtype):
+    layer, x = MultiHeadAttention(6, 2), torch.randn(2, 5, 6)
+    for name, shape in (("key_mask", (2, 5)), ("attn_mask", (5, 5))):
+        with pytest.raises(UserError, match=rf"{name} must be a bool tensor.*given dtype.*mask == 0"):
+            layer(x, **{name: torch.ones(shape, dtype=dtype)})
 
 
-def test_padding_turned_round_is_told():
-    real = torch.arange(5) < torch.tensor([[5], [3]])
-    assert check(real).keys is real
-    with pytest.raises(UserError, match=r"turned round.*pass ~mask"):
-        check(~real)
-    with pytest.raises(UserError, match="turned round"):  # torch.nn's mask of a batch without padding
-        check(torch.zeros(2, 5, dtype=torch.bool))
+def test_an_inverted_key_mask_is_an_error():
+    keys = torch.arange(5) < torch.tensor([[5], [3]])
+    assert build(key_mask=keys).key_mask is keys
+    with pytest.raises(UserError, match=r"inverted.*pass ~mask"):
+        build(key_mask=~keys)
+    with pytest.raises(UserError, match="inverted"):  # torch.nn's mask of a batch without padding
+        build(key_mask=torch.zeros(2, 5, dtype=torch.bool))
+    with pytest.raises(UserError, match="inverted"):
+        MultiHeadAttention(6, 2).project_kv(torch.randn(2, 5, 6), key_mask=~keys)
+    with pytest.raises(UserError, match="inverted"):
+        MultiHeadAttention(6, 2).step(torch.randn(2, 5, 6), key_mask=~keys)
 
 
-def test_a_causal_mask_turned_round_is_told():
-    triangle = torch.ones(1, 5, 5, dtype=torch.bool).tril()
-    assert check(triangle, q=5).pairs is not None
-    with pytest.raises(UserError, match=r"turned round.*causal=True"):
-        check(~triangle, q=5)
+@pytest.mark.parametrize("shape", [(5, 5), (1, 5, 5), (1, 1, 5, 5)])
+def test_an_inverted_causal_mask_is_an_error(shape):
+    triangle = torch.ones(shape, dtype=torch.bool).tril()
+    assert build(attn_mask=triangle, q=5).attn_mask is not None
+    with pytest.raises(UserError, match=r"inverted.*causal=True"):
+        build(attn_mask=~triangle, q=5)
 
 
-def test_left_padding_and_an_empty_row_are_no_mistake():
+def test_left_padding_and_an_empty_row_are_allowed():
     left = torch.arange(5) >= torch.tensor([[0], [2]])
-    assert check(left).keys is left
+    assert build(key_mask=left).key_mask is left
     empty = torch.tensor([[True] * 5, [False] * 5])
-    assert check(empty).keys is empty
+    assert build(key_mask=empty).key_mask is empty
 
 
-def test_a_memory_takes_no_mask_of_pairs():
-    with pytest.raises(UserError, match="about keys"):
-        MultiHeadAttention(6, 2).project_kv(torch.randn(2, 5, 6), mask=torch.ones(2, 5, 5, dtype=torch.bool))
+def test_a_cached_context_takes_a_key_mask_only():
+    with pytest.raises(UserError, match=r"key_mask has shape \(2, 5, 5\); expected \(batch, keys\) = \(2, 5\)"):
+        MultiHeadAttention(6, 2).project_kv(torch.randn(2, 5, 6), key_mask=torch.ones(2, 5, 5, dtype=torch.bool))
 
 
-def test_allowed_is_the_product_of_its_parts_by_hand():
+def test_allowed_combines_all_parts():
     keys = torch.tensor([[True, True, False]])
     pairs = torch.tensor([[[[True, False, True], [True, True, True], [True, True, True]]]])
     allowed = Mask(keys, pairs, causal=True).allowed(range(3), range(3), CPU)
@@ -92,25 +133,25 @@ def test_allowed_is_the_product_of_its_parts_by_hand():
     assert allowed[0, 0].int().tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 0]]
 
 
-def test_causal_goes_by_places_not_by_numbers():
+def test_causal_compares_positions_not_indices():
     later = Mask(causal=True).allowed(range(2, 4), range(4), CPU)
     assert later is not None
     assert later[0, 0].int().tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]
-    each = Mask(causal=True).allowed(torch.tensor([[0, 1], [1, 2]]), range(3), CPU)
-    assert each is not None
-    assert each[:, 0].int().tolist() == [[[1, 0, 0], [1, 1, 0]], [[1, 1, 0], [1, 1, 1]]]
-    reading = Mask(causal=True).allowed(Grid(2, 2), Grid(2, 2), CPU)
-    assert torch.equal(reading[0, 0], torch.ones(4, 4, dtype=torch.bool).tril())
+    per_row = Mask(causal=True).allowed(torch.tensor([[0, 1], [1, 2]]), range(3), CPU)
+    assert per_row is not None
+    assert per_row[:, 0].int().tolist() == [[[1, 0, 0], [1, 1, 0]], [[1, 1, 0], [1, 1, 1]]]
+    grid = Mask(causal=True).allowed(Grid(2, 2), Grid(2, 2), CPU)
+    assert torch.equal(grid[0, 0], torch.ones(4, 4, dtype=torch.bool).tril())
 
 
 def test_a_decoding_step_needs_no_mask():
-    assert sees_all(range(4, 5), range(5))
-    assert not sees_all(range(3, 5), range(5))
+    assert all_keys_visible(range(4, 5), range(5))
+    assert not all_keys_visible(range(3, 5), range(5))
     assert Mask(causal=True).allowed(range(4, 5), range(5), CPU) is None
-    assert not sees_all(torch.tensor([4]), range(5))
+    assert not all_keys_visible(torch.tensor([4]), range(5))
 
 
-def test_plain_causal_is_only_plain():
+def test_plain_causal_needs_equal_positions_and_no_other_mask():
     assert Mask(causal=True).is_plain_causal(range(5), range(5))
     assert not Mask(causal=True).is_plain_causal(range(1, 5), range(5))
     assert not Mask(key_mask=torch.ones(1, 5).bool(), causal=True).is_plain_causal(range(5), range(5))
@@ -119,9 +160,9 @@ def test_plain_causal_is_only_plain():
 
 @settings(max_examples=60, deadline=None)
 @given(start=st.integers(0, 9), q=st.integers(1, 6), first=st.integers(0, 9), k=st.integers(1, 9))
-def test_causal_is_the_definition_for_any_stretches(start: int, q: int, first: int, k: int):
+def test_causal_is_its_definition_for_any_ranges(start: int, q: int, first: int, k: int):
     queries, keys = range(start, start + q), range(first, first + k)
     allowed = Mask(causal=True).allowed(queries, keys, CPU)
-    wanted = torch.tensor([[j <= i for j in keys] for i in queries])
-    assert torch.equal(wanted if allowed is None else allowed[0, 0], wanted)
-    assert allowed is not None or bool(wanted.all())
+    expected = torch.tensor([[j <= i for j in keys] for i in queries])
+    assert torch.equal(expected if allowed is None else allowed[0, 0], expected)
+    assert allowed is not None or bool(expected.all())

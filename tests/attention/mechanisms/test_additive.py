@@ -63,7 +63,7 @@ def test_chunks_change_nothing(sizes, chunk, seed):
 @pytest.mark.parametrize("chunk", [module.CHUNK, 64])
 def test_gradients(chunk, monkeypatch):
     monkeypatch.setattr(module, "CHUNK", chunk)
-    assert torch.autograd.gradcheck(additive, inputs(1, 2, 3, 5, 2))
+    assert torch.autograd.gradcheck(additive_logits, inputs(1, 2, 3, 5, 2))
 
 
 def test_large_inputs_keep_no_tensor_of_pairs(monkeypatch):
@@ -105,5 +105,5 @@ def test_compiled_equals_eager():
 def test_bad_options():
     with pytest.raises(UserError, match="hidden must be at least 1"):
         MultiHeadAttention(12, 2, "additive:hidden=0")
-    with pytest.raises(UserError, match="cannot use 'rotary' positions"):
+    with pytest.raises(UserError, match="does not support 'rotary' positions"):
         MultiHeadAttention(12, 2, "additive", positions="rotary")

@@ -76,7 +76,7 @@ def test_equals_loops(q, k, q0, window, causal):
     torch.testing.assert_close(scores.attend(value, mask), out)
     torch.testing.assert_close(scores.weights(mask), weights)
     assert torch.equal(scores.weights(mask) == 0, weights == 0)
-    torch.testing.assert_close(scores.read(scores.weights(mask), value), out)
+    torch.testing.assert_close(scores.apply(scores.weights(mask), value), out)
 
 
 @settings(max_examples=40, deadline=None)
@@ -170,8 +170,8 @@ def test_layer_equals_dot_with_a_band(positions):
     real = place[None] < torch.tensor([103, 50, 1])[:, None]
     for mask in (None, real):
         for causal in (False, True):
-            want = dot(x, mask=Mask(key_mask=mask, pairs=band[None, None]), causal=causal)
-            torch.testing.assert_close(local(x, mask=mask, causal=causal), want, atol=1e-5, rtol=1e-5)
+            want = dot(x, key_mask=mask, attn_mask=band, causal=causal)
+            torch.testing.assert_close(local(x, key_mask=mask, causal=causal), want, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("positions", [None, "rotary", "alibi", "t5"])
@@ -230,7 +230,7 @@ def test_places_of_a_batch_that_starts_anywhere():
     position_ids = torch.arange(40) - torch.tensor([[7], [0]])
     scores = WindowScores(query, key, QueryKeyPositions(position_ids, position_ids), D**-0.5, 3)
     torch.testing.assert_close(scores.attend(value), naive(query, key, value, 3)[0])
-    with pytest.raises(UserError, match="plain places"):
+    with pytest.raises(UserError, match="consecutive positions"):
         scores.window_weights()
 
 
@@ -264,5 +264,5 @@ def test_bad_window():
         MultiHeadAttention(8, 2, "local:window=0")
     with pytest.raises(UserError, match="did you mean 'window'"):
         MultiHeadAttention(8, 2, "local:windw=3")
-    with pytest.raises(UserError, match="own places"):
+    with pytest.raises(UserError, match="self-attention only"):
         MultiHeadAttention(8, 2, "local")(torch.zeros(1, 3, 8), torch.zeros(1, 4, 8))

@@ -112,5 +112,5 @@ def test_what_cannot_be_merged_is_refused():
         merge_qk(MultiHeadAttention(12, 2, "additive"))
     with pytest.raises(UserError, match="only 'merged-qk' attention can be factored"):
         factor_qk(MultiHeadAttention(12, 2), 3)
-    with pytest.raises(UserError, match="rank must be from 1 to 12 here; given 13"):
+    with pytest.raises(UserError, match="rank must be from 1 to 12 for this layer; given 13"):
         factor_qk(MultiHeadAttention(12, 2, "merged-qk"), 13)

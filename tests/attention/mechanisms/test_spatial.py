@@ -66,7 +66,7 @@ def test_neighbourhood_equals_loops(grid, causal):
     mask, scores = Mask(key_mask=keys, causal=causal), tiled(query, key, grid, window)
     want = naive(query, key, value, grid, window, keys, causal)
     torch.testing.assert_close(scores.attend(value, mask), want)
-    torch.testing.assert_close(scores.read(scores.weights(mask), value), want)
+    torch.testing.assert_close(scores.apply(scores.weights(mask), value), want)
     torch.testing.assert_close(scores.attend(value), naive(query, key, value, grid, window))
 
 
@@ -85,7 +85,7 @@ def test_tiles_equal_dense_for_all_sizes(height, width, window, causal, padded, 
     keys = torch.rand(2, len(grid), generator=torch.Generator().manual_seed(width)) > 0.5 if padded else None
     bias = build("alibi", 4, H).double().bias if biased else None
     mask, scores = Mask(key_mask=keys, causal=causal), tiled(query, key, grid, window, bias)
-    got, want = scores.attend(value, mask), scores.read(scores.weights(mask), value)
+    got, want = scores.attend(value, mask), scores.apply(scores.weights(mask), value)
     torch.testing.assert_close(got, want)
     for a, b in zip(*(torch.autograd.grad(x.square().sum(), (query, key, value)) for x in (got, want)), strict=True):
         torch.testing.assert_close(a, b)
@@ -161,7 +161,7 @@ def test_states_regard_a_picture(mechanism):
     with record(layer) as seen:
         out = layer(states, planted, key_mask=real)
     call = seen.calls[0]
-    assert (call.qk_positions.rows, call.qk_positions.columns, call.qk_positions.k_pos) == (
+    assert (call.qk_positions.query_axis, call.qk_positions.key_axis, call.qk_positions.k_pos) == (
         "tokens",
         "grid",
         Grid(3, 11),
@@ -202,7 +202,7 @@ def test_axes_are_named_grid():
     with record(layer) as seen:
         layer(torch.randn(1, 4, 5, 12))
     qk_positions = seen.calls[0].qk_positions
-    assert (qk_positions.rows, qk_positions.columns, qk_positions.q_pos, qk_positions.k_pos) == (
+    assert (qk_positions.query_axis, qk_positions.key_axis, qk_positions.q_pos, qk_positions.k_pos) == (
         "grid",
         "grid",
         Grid(4, 5),
@@ -215,7 +215,7 @@ def test_what_is_about_its_own_places_regards_no_other_picture(mechanism):
     layer, picture = SpatialAttention(12, 3, mechanism), torch.randn(1, 3, 4, 12)
     assert layer(picture).shape == picture.shape
     for x in (torch.randn(1, 5, 12), picture):
-        with pytest.raises(UserError, match=f"{mechanism!r} is about a sequence's own places"):
+        with pytest.raises(UserError, match=f"{mechanism!r} supports self-attention only"):
             layer(x, picture)
 
 

@@ -106,7 +106,7 @@ def test_errors(name):
         layer(torch.randn(1, 2, DIM).double(), position_ids=torch.tensor([[0, 40]]))
     with pytest.raises(UserError, match="cannot regard another memory"):
         layer(torch.randn(1, 2, DIM).double(), torch.randn(1, 3, DIM).double())
-    with pytest.raises(UserError, match="cannot use 'rotary' positions"):
+    with pytest.raises(UserError, match="does not support 'rotary' positions"):
         MultiHeadAttention(12, 2, name, positions="rotary")
     with pytest.raises(UserError, match="length must be at least 1"):
         MultiHeadAttention(12, 2, name, length=0)
