@@ -28,7 +28,7 @@ from timing import machine
 import regard
 from regard.config.settings import load_settings, merge_settings, parse_overrides
 from regard.data import caption_files
-from regard.tasks.caption.metrics import scores
+from regard.tasks.caption.metrics import compute_caption_metrics
 
 ROOT = Path(__file__).parent.parent
 RESULT = Path(__file__).parent / "results" / "captions.json"
@@ -62,10 +62,10 @@ def constants(draws: int = 400) -> dict[str, Any]:
         counts, key=lambda c: -np.mean([words[tuple(c.split()[i : i + 2])] for i in range(len(c.split()) - 1)] or [0])
     )
     usual = [c for c in usual if 8 <= len(c.split()) <= 13][:150]
-    best = max(usual, key=lambda c: scores([c] * len(sample), sample)["bleu4"])
+    best = max(usual, key=lambda c: compute_caption_metrics([c] * len(sample), sample)["bleu4"])
     told = {}
     for name, caption in (("commonest", counts.most_common(1)[0][0]), ("best constant", best)):
-        measured = scores([caption] * len(dev), dev)
+        measured = compute_caption_metrics([caption] * len(dev), dev)
         told[name] = {"caption": caption, **{key: measured[key] for key in KEPT if key in measured}}
     return told
 

@@ -31,7 +31,7 @@ import timing
 import torch
 
 from regard.decoding import GREEDY, Sampling, TextGenerator
-from regard.hub import hf_gpt2
+from regard.hub.hf_gpt2 import GPT2_FAMILY
 from regard.models import gpt
 
 RESULT = Path(__file__).parent / "results" / "generation.json"
@@ -75,8 +75,8 @@ def prompts(batch: int) -> list[list[int]]:
 
 def regard_contender(precision: str) -> Callable[[Job], list[list[int]]]:
     theirs = hugging_face()
-    ours = gpt.GPT(hf_gpt2.read_config(theirs.config.to_dict(), {}))
-    ours.load_state_dict(hf_gpt2.to_regard(theirs.state_dict(), ours.config))
+    ours = GPT2_FAMILY.build_model(theirs.config.to_dict(), {})
+    ours.load_state_dict(GPT2_FAMILY.to_regard(theirs.state_dict(), ours.config))
     writer = TextGenerator(ours, precision=precision)
     how = {"greedy": GREEDY, "drawn": Sampling(TEMPERATURE, TOP_K, seed=1)}
 

@@ -38,7 +38,7 @@ from regard.decoding import quantized_linear
 from regard.decoding.causal_decoders import CausalDecoder, Prepared, Remembered, walker
 from regard.decoding.quantized_linear import Linear
 from regard.decoding.sampling import GREEDY
-from regard.hub import hf_gpt2
+from regard.hub.hf_gpt2 import GPT2_FAMILY
 from regard.models import gpt
 
 RESULT = Path(__file__).parent / "results" / "generation_ways.json"
@@ -122,8 +122,8 @@ def write(way: CausalDecoder, batch: int, tokens: int) -> tuple[list[float], Ten
 
 def measure(rounds: int, tokens: int, compiled: bool) -> dict:
     theirs = hugging_face()
-    model = gpt.GPT(hf_gpt2.read_config(theirs.config.to_dict(), {})).eval()
-    model.load_state_dict(hf_gpt2.to_regard(theirs.state_dict(), model.config))
+    model = GPT2_FAMILY.build_model(theirs.config.to_dict(), {}).eval()
+    model.load_state_dict(GPT2_FAMILY.to_regard(theirs.state_dict(), model.config))
     result: dict = {}
     for batch in BATCHES:
         found = ways(model, compiled)

@@ -103,7 +103,7 @@ def main() -> None:
         n = max(2, round(length))
         batch = max(1, BATCH_TOKENS // n)
         tokens = 1_000_000
-        told = predict_time(run.model, n, batch, tokens, seconds=1.0 if quick else 5.0, sentence=sentence)
+        told = predict_time(run.model, n, batch, tokens, seconds=1.0 if quick else 5.0, sentence_length=sentence)
         memory = held(run.model, n, batch)
         row = {
             "n": n,

@@ -38,7 +38,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.hub import hf_gpt2
+from regard.hub.hf_gpt2 import GPT2_FAMILY
 from regard.models import gpt
 from regard.training import environment
 
@@ -171,7 +171,7 @@ RATIOS: dict[str, tuple[Lane, Lane]] = {
 def assert_same_function(s: Sizes, ids: Tensor, targets: Tensor) -> None:
     """The same weights give the same loss here and there, and all have as many: they do the same work."""
     theirs, ours = hugging_face(s).eval(), regard_gpt(s, "gelu-tanh").eval()
-    state = hf_gpt2.to_regard(theirs.state_dict(), ours.config)
+    state = GPT2_FAMILY.to_regard(theirs.state_dict(), ours.config)
     ours.load_state_dict(state)
     with torch.no_grad():
         a = F.cross_entropy(ours(ids[:2]).flatten(0, 1), targets[:2].flatten())

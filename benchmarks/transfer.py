@@ -28,7 +28,7 @@ from timing import machine
 
 import regard
 from regard.data.read_table import Table
-from regard.models import preln_bert
+from regard.models import bert as bert_model
 
 ROOT = Path(__file__).parent.parent
 DATA = {"valid_fraction": 0.02, "batch_tokens": 1024}
@@ -60,7 +60,7 @@ def fresh(run: Any, place: Path, seed: int) -> Path:
 
     shutil.copytree(run.folder, place)
     torch.manual_seed(seed)
-    config: preln_bert.PreLNBERTConfig = run.settings.model
+    config: bert_model.BERTConfig = run.settings.model
     save_file(config.build(run.config["vocab_size"]).state_dict(), place / "model.safetensors")
     return place
 

@@ -37,7 +37,7 @@ import torch
 
 from regard.decoding import BatchTranslator, BeamSearch
 from regard.decoding.quantized_linear import Linear, linear
-from regard.hub import hf_marian as convert
+from regard.hub.hf_marian import MARIAN_FAMILY
 from regard.models import marian
 
 RESULT = Path(__file__).parent / "results" / "translation.json"
@@ -94,8 +94,8 @@ def sources(batch: int) -> list[list[int]]:
 
 def regard_contender(precision: str) -> Run:
     theirs = hugging_face()
-    ours = marian.Marian(convert.read_config(theirs.config.to_dict(), {})).eval()
-    ours.load_state_dict(convert.to_regard(theirs.state_dict(), ours.config))
+    ours = MARIAN_FAMILY.build_model(theirs.config.to_dict(), {}).eval()
+    ours.load_state_dict(MARIAN_FAMILY.to_regard(theirs.state_dict(), ours.config))
     writer = BatchTranslator(ours, bos_id=BOS, eos_id=EOS, precision=precision)
 
     def run(job: Job) -> list[list[int]]:

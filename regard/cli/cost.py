@@ -85,9 +85,9 @@ def cost(
     else:
         _show(shown)
     if out is not None:
-        from regard.theory.cost.cost_page import write
+        from regard.theory.cost.cost_page import write_page
 
-        print(f"page: {write(made, width, out)}", file=sys.stderr if json_ else sys.stdout)
+        print(f"page: {write_page(made, width, out)}", file=sys.stderr if json_ else sys.stdout)
 
 
 def _module(what: str, given: dict[str, Any], vocab: int | None, classes: int) -> tuple[Any, str]:

@@ -1,4 +1,4 @@
-"""Reading another library's config.json: what must be there, and what cannot be another way."""
+"""Read values from Hugging Face's config.json: required sizes, and variants that regard does not have."""
 
 from __future__ import annotations
 
@@ -15,38 +15,39 @@ ACTIVATIONS = {
     "silu": "swish",
     "swish": "swish",
 }
+"""Hugging Face's name to regard's."""
 
 
-def need(config: Mapping[str, Any], key: str) -> int:
-    """A size that must be there."""
-    value = config.get(key)
+def require_int(hf_config: Mapping[str, Any], key: str) -> int:
+    """A whole number of 1 or more that must be given."""
+    value = hf_config.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UserError(f"config.json must give {key!r} as a whole number above 0, and gives {value!r}")
+        raise UserError(f"config.json: {key!r} must be a whole number of 1 or more, not {value!r}")
     return value
 
 
-def dropout(config: Mapping[str, Any], key: str) -> float:
-    """A share of what is dropped, a tenth where none is given."""
-    value = config.get(key, 0.1)
+def read_dropout(hf_config: Mapping[str, Any], key: str) -> float:
+    """A dropout probability, 0.1 by default."""
+    value = hf_config.get(key, 0.1)
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
-        raise UserError(f"config.json must give {key!r} as a number from 0 to 1, and gives {value!r}")
+        raise UserError(f"config.json: {key!r} must be a number from 0 to 1, not {value!r}")
     return float(value)
 
 
-def only(config: Mapping[str, Any], key: str, value: Any, why: str) -> None:
-    """Refuse a variant that the model here does not have."""
-    if config.get(key, value) not in (value, None):
-        raise UserError(f"config.json gives {key} = {config[key]!r}; only {value!r} can be imported: {why}")
+def require_value(hf_config: Mapping[str, Any], key: str, value: Any, reason: str) -> None:
+    """Raise UserError if the key is given with another value."""
+    if hf_config.get(key, value) not in (value, None):
+        raise UserError(f"cannot import {key} = {hf_config[key]!r}, only {value!r}: {reason}")
 
 
-def activation(config: Mapping[str, Any], key: str, default: str) -> str:
-    """Their name of an activation to ours."""
-    name = config.get(key, default)
+def read_activation(hf_config: Mapping[str, Any], key: str, default: str) -> str:
+    """The name of an activation in regard."""
+    name = hf_config.get(key, default)
     if not isinstance(name, str) or name not in ACTIVATIONS:
-        raise UserError(f"config.json gives {key} = {name!r}; known are {', '.join(sorted(ACTIVATIONS))}")
+        raise UserError(f"config.json: {key} = {name!r} is not supported; use one of {', '.join(sorted(ACTIVATIONS))}")
     return ACTIVATIONS[name]
 
 
-def activation_back(name: str) -> str:
-    """Our name of an activation to theirs."""
+def hf_activation(name: str) -> str:
+    """Hugging Face's name of an activation."""
     return {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}[name]

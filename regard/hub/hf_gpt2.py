@@ -1,4 +1,4 @@
-"""GPT-2 to and from Hugging Face (model_type "gpt2": GPT2Model, GPT2LMHeadModel)."""
+"""GPT-2 from and to Hugging Face (model_type "gpt2": GPT2Model, GPT2LMHeadModel)."""
 
 from __future__ import annotations
 
@@ -8,90 +8,84 @@ from typing import Any
 from torch import Tensor
 
 from regard.errors import UserError
-from regard.hub import hf_config
-from regard.hub import tensor_map as p
+from regard.hub.hf_config import hf_activation, read_activation, read_dropout, require_int, require_value
+from regard.hub.hf_family import HFFamily
+from regard.hub.tensor_map import TensorPair, linear, same, transposed
 from regard.models.gpt import GPT, GPTConfig
 
-MODEL = GPT
-PREFIX = "transformer."
 
+class GPT2Family(HFFamily):
+    """GPT-2. Hugging Face stores its linear layers as (in, out)."""
 
-def read_config(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> GPTConfig:
-    hf_config.only(config, "scale_attn_weights", True, "regard's dot attention is scaled")
-    hf_config.only(config, "scale_attn_by_inverse_layer_idx", False, "regard scales every layer alike")
-    hf_config.only(config, "add_cross_attention", False, "regard's GPT has one sequence")
-    hf_config.only(config, "layer_norm_epsilon", 1e-5, "regard's GPT has the paper's norm")
-    return GPTConfig(
-        vocab=hf_config.need(config, "vocab_size"),
-        dim=hf_config.need(config, "n_embd"),
-        layers=hf_config.need(config, "n_layer"),
-        heads=hf_config.need(config, "n_head"),
-        hidden=None if config.get("n_inner") is None else hf_config.need(config, "n_inner"),
-        positions=f"learned:length={hf_config.need(config, 'n_positions')}",
-        activation=hf_config.activation(config, "activation_function", "gelu_new"),
-        dropout=hf_config.dropout(config, "resid_pdrop"),
-    )
+    model_class = GPT
+    prefix = "transformer."
 
-
-def ties(config: GPTConfig) -> dict[str, str]:
-    """Names that may stand in a file for a tensor that has another name."""
-    return {"lm_head.weight": "transformer.wte.weight"}
-
-
-def write_config(model: GPT) -> dict[str, Any]:
-    config = model.config
-    if config.mechanism != "dot" or not config.positions.startswith("learned") or not config.bias:
-        raise UserError(
-            "Hugging Face's GPT-2 has dot attention, learned positions and biases; this one has "
-            f"{config.mechanism!r}, {config.positions!r} and bias={config.bias}, and cannot be written as one"
+    def read_config(self, hf_config: Mapping[str, Any], state: Mapping[str, Tensor]) -> GPTConfig:
+        require_value(hf_config, "scale_attn_weights", True, "regard's dot attention is scaled")
+        require_value(hf_config, "scale_attn_by_inverse_layer_idx", False, "regard scales all layers the same")
+        require_value(hf_config, "add_cross_attention", False, "regard's GPT has one sequence")
+        require_value(hf_config, "layer_norm_epsilon", 1e-5, "regard's GPT has the norm of the paper")
+        return GPTConfig(
+            dim=require_int(hf_config, "n_embd"),
+            layers=require_int(hf_config, "n_layer"),
+            heads=require_int(hf_config, "n_head"),
+            hidden=None if hf_config.get("n_inner") is None else require_int(hf_config, "n_inner"),
+            positions=f"learned:length={require_int(hf_config, 'n_positions')}",
+            activation=read_activation(hf_config, "activation_function", "gelu_new"),
+            dropout=read_dropout(hf_config, "resid_pdrop"),
         )
-    return {
-        "model_type": "gpt2",
-        "architectures": ["GPT2LMHeadModel"],
-        "vocab_size": config.vocab,
-        "n_embd": config.dim,
-        "n_layer": config.layers,
-        "n_head": config.heads,
-        "n_inner": config.hidden,
-        "n_positions": model.get_parameter("positions.table").shape[0],
-        "activation_function": hf_config.activation_back(config.activation),
-        "resid_pdrop": config.dropout,
-        "embd_pdrop": config.dropout,
-        "attn_pdrop": 0.0,
-        "layer_norm_epsilon": 1e-5,
-        "pad_token_id": 0,
-        "bos_token_id": 2,
-        "eos_token_id": 3,
-    }
 
+    def tied_names(self, config: GPTConfig) -> dict[str, str]:
+        return {"lm_head.weight": "transformer.wte.weight"}
 
-def pairs(config: GPTConfig) -> list[p.Pair]:
-    """Their linear maps are written (in, out); queries, keys and values are one matrix there too."""
-    table = [
-        p.same("embed.weight", "transformer.wte.weight"),
-        p.same("positions.table", "transformer.wpe.weight"),
-        *p.linear("norm", "transformer.ln_f"),
-    ]
-    for i in range(config.layers):
-        ours, theirs = f"layers.{i}", f"transformer.h.{i}"
-        table += [
-            *p.linear(f"{ours}.attention_residual.norm", f"{theirs}.ln_1"),
-            *p.linear(f"{ours}.ffn_residual.norm", f"{theirs}.ln_2"),
-            *_conv(f"{ours}.attention.mechanism.qkv", f"{theirs}.attn.c_attn"),
-            *_conv(f"{ours}.attention.out", f"{theirs}.attn.c_proj"),
-            *_conv(f"{ours}.ffn.up", f"{theirs}.mlp.c_fc"),
-            *_conv(f"{ours}.ffn.down", f"{theirs}.mlp.c_proj"),
+    def write_config(self, model: GPT) -> dict[str, Any]:
+        config = model.config
+        if config.mechanism != "dot" or not config.positions.startswith("learned") or not config.bias:
+            raise UserError(
+                "cannot save as Hugging Face's GPT-2, which has dot attention, learned positions and biases: this "
+                f"model has {config.mechanism!r}, {config.positions!r} and bias={config.bias}"
+            )
+        return {
+            "model_type": "gpt2",
+            "architectures": ["GPT2LMHeadModel"],
+            "vocab_size": model.embed.num_embeddings,
+            "n_embd": config.dim,
+            "n_layer": config.layers,
+            "n_head": config.heads,
+            "n_inner": config.hidden,
+            "n_positions": model.get_parameter("positions.table").shape[0],
+            "activation_function": hf_activation(config.activation),
+            "resid_pdrop": config.dropout,
+            "embd_pdrop": config.dropout,
+            "attn_pdrop": 0.0,
+            "layer_norm_epsilon": 1e-5,
+            "pad_token_id": 0,
+            "bos_token_id": 2,
+            "eos_token_id": 3,
+        }
+
+    def tensor_pairs(self, config: GPTConfig) -> list[TensorPair]:
+        pairs = [
+            same("embed.weight", "transformer.wte.weight"),
+            same("positions.table", "transformer.wpe.weight"),
+            *linear("norm", "transformer.ln_f"),
         ]
-    return table
+        for i in range(config.layers):
+            block, hf_block = f"layers.{i}", f"transformer.h.{i}"
+            pairs += [
+                *linear(f"{block}.attention_residual.norm", f"{hf_block}.ln_1"),
+                *linear(f"{block}.ffn_residual.norm", f"{hf_block}.ln_2"),
+                *_conv1d(f"{block}.attention.mechanism.qkv", f"{hf_block}.attn.c_attn"),
+                *_conv1d(f"{block}.attention.out", f"{hf_block}.attn.c_proj"),
+                *_conv1d(f"{block}.ffn.up", f"{hf_block}.mlp.c_fc"),
+                *_conv1d(f"{block}.ffn.down", f"{hf_block}.mlp.c_proj"),
+            ]
+        return pairs
 
 
-def _conv(ours: str, theirs: str) -> list[p.Pair]:
-    return [p.turned(f"{ours}.weight", f"{theirs}.weight"), p.same(f"{ours}.bias", f"{theirs}.bias")]
+def _conv1d(name: str, hf_name: str) -> list[TensorPair]:
+    """A linear layer that is stored as (in, out)."""
+    return [transposed(f"{name}.weight", f"{hf_name}.weight"), same(f"{name}.bias", f"{hf_name}.bias")]
 
 
-def to_regard(state: Mapping[str, Tensor], config: GPTConfig) -> dict[str, Tensor]:
-    return p.to_regard(state, pairs(config))
-
-
-def to_hf(state: Mapping[str, Tensor], config: GPTConfig) -> dict[str, Tensor]:
-    return p.to_hf(state, pairs(config))
+GPT2_FAMILY = GPT2Family()

@@ -1,4 +1,4 @@
-"""An imported model as a folder of ours: config.json, model.safetensors under regard's names, tokenizer.json."""
+"""An imported model as a regard folder: config.json, model.safetensors with regard's names, tokenizer.json."""
 
 from __future__ import annotations
 
@@ -12,67 +12,73 @@ from safetensors.torch import load_model, save_model
 from torch import nn
 
 from regard.errors import UserError
-from regard.hub.hf_folder import FAMILIES, Info, describe, load_folder, save_folder
+from regard.hub.hf_folder import FAMILIES, ImportInfo, check_empty, describe_model, load_folder, save_folder
+from regard.layers.cost_formulas import num_params
 
-FORMAT = 1
-SIDE = "source"
-"""Files beside the weights that regard has no use for and gives back: vocabularies, generation settings."""
+FORMAT = 2
+SOURCE_FOLDER = "source"
+"""Folder with the files that regard does not use and exports again: vocabularies, generation settings."""
 
 
 def side_files(folder: Path) -> list[Path]:
-    """Small plain files, no weights and nothing that is written anew."""
+    """Small text files that are neither weights nor written again."""
     if not folder.is_dir():
         return []
-    ours = {"config.json", "tokenizer.json", "model.safetensors.index.json"}
-    plain = [f for f in folder.iterdir() if f.suffix in (".json", ".txt", ".spm", ".model", ".md") and f.is_file()]
-    return sorted(f for f in plain if f.name not in ours and f.stat().st_size < 50_000_000)
+    written = {"config.json", "tokenizer.json", "model.safetensors.index.json"}
+    files = [f for f in folder.iterdir() if f.suffix in (".json", ".txt", ".spm", ".model", ".md") and f.is_file()]
+    return sorted(f for f in files if f.name not in written and f.stat().st_size < 50_000_000)
 
 
-def save(source: str | Path, out: str | Path) -> str:
-    """Import a Hugging Face folder into `out`; what was loaded, skipped and new, in words."""
+def import_folder(source: str | Path, out: str | Path) -> str:
+    """Import a Hugging Face folder into the folder `out`; returns a summary."""
     model, tokenizer, info = load_folder(source)
     out = Path(out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} is there already and not an empty folder; give another name")
+    check_empty(out)
     out.mkdir(parents=True, exist_ok=True)
-    save_model(model, str(out / "model.safetensors"))  # tied weights stand once
-    config = {"imported": {"format": FORMAT, **describe(model), "info": asdict(info)}}
+    save_model(model, str(out / "model.safetensors"))  # tied weights are saved once
+    config = {"imported": {"format": FORMAT, **describe_model(model), "info": asdict(info)}}
     (out / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     if tokenizer is not None:
         shutil.copyfile(tokenizer, out / "tokenizer.json")
     for file in side_files(Path(source)):
-        (out / SIDE).mkdir(exist_ok=True)
-        shutil.copyfile(file, out / SIDE / file.name)
-    parameters = sum(p.numel() for p in model.parameters())
-    return f"{info}\n{parameters:,} parameters -> {out}"
+        (out / SOURCE_FOLDER).mkdir(exist_ok=True)
+        shutil.copyfile(file, out / SOURCE_FOLDER / file.name)
+    return f"{info}\n{num_params(model):,} parameters -> {out}"
 
 
-def load(folder: str | Path) -> tuple[nn.Module, Info]:
-    """The model of a folder that `save` wrote."""
+def load_imported(folder: str | Path) -> tuple[nn.Module, ImportInfo]:
+    """Load the model from a folder that `import_folder` wrote."""
     folder = Path(folder)
     file = folder / "model.safetensors"
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))["imported"]
-        if config["format"] != FORMAT:
-            raise ValueError
-        family, info = FAMILIES[config["family"]], Info(**config["info"])
-        model = family.MODEL(family.Config(**config["config"]))
+        version = config["format"]
     except (OSError, ValueError, KeyError, TypeError):
-        raise UserError(f"{folder} is not a folder that this `regard import` wrote") from None
+        raise UserError(f"{folder} is not a folder that `regard import` wrote") from None
+    if version != FORMAT:
+        raise UserError(
+            f"{folder} has format {version}, and this version of regard reads format {FORMAT}; import the Hugging Face "
+            "folder again"
+        )
+    try:
+        model_class, info = FAMILIES[config["family"]].model_class, ImportInfo(**config["info"])
+        model = model_class(config["vocab_size"], config=model_class.config_class(**config["config"]))
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{folder}/config.json is damaged; import the Hugging Face folder again") from None
     try:
         load_model(model, file, strict=True)
-    except (OSError, SafetensorError) as problem:
-        raise UserError(f"{file} cannot be read: {problem}") from None
-    except RuntimeError:  # of torch, a line for each tensor
-        raise UserError(f"{file} does not fit the config.json beside it; import the folder again") from None
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"{file} cannot be read: {error}") from None
+    except RuntimeError:  # torch's message has a line for each tensor
+        raise UserError(f"{file} does not fit its config.json; import the folder again") from None
     return model.eval(), info
 
 
-def export(folder: str | Path, out: str | Path) -> str:
-    """Write an imported model back as a Hugging Face folder with the same weights."""
-    model, info = load(folder)
+def export_folder(folder: str | Path, out: str | Path) -> str:
+    """Write an imported model back as a Hugging Face folder with the same weights; returns a summary."""
+    model, info = load_imported(folder)
     tokenizer = Path(folder) / "tokenizer.json"
     save_folder(model, out, info=info, tokenizer=tokenizer if tokenizer.is_file() else None)
-    for file in side_files(Path(folder) / SIDE):
+    for file in side_files(Path(folder) / SOURCE_FOLDER):
         shutil.copyfile(file, Path(out) / file.name)
     return f"{info.family}: {len(info.loaded)} tensors -> {out}"

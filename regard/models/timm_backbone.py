@@ -80,7 +80,7 @@ class Backbone:
         raise UserError(f"{self.name} gives features of shape {tuple(seen.shape)}, which are no grid; choose another")
 
 
-def seen(pictures: np.ndarray, data: Any, known: str | None = None) -> tuple[np.ndarray, str | None]:
+def apply_backbone(pictures: np.ndarray, data: Any, known: str | None = None) -> tuple[np.ndarray, str | None]:
     """Pictures as a model reads them, by the settings of a run's data: by its backbone, if it has one, whose weights
     must have the fingerprint `known`, if there is one; and the fingerprint."""
     if data.backbone is None:

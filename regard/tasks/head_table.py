@@ -83,8 +83,8 @@ def table(
     told: Callable[[int, int], Any] | None = None,
 ) -> Importance:
     """Of the first `rows` texts of a file, or thousands of tokens of a corpus."""
-    if hasattr(run, "measuring"):  # an imported model
-        asked = run.measuring(files, rows)
+    if hasattr(run, "build_evaluation"):  # an imported model
+        asked = run.build_evaluation(files, rows)
     elif not isinstance(run, Classifier | LanguageModel | Translator):
         raise UserError(f"heads are not measured over data for a {type(run).__name__}; look at it instead")
     elif isinstance(run, Classifier):
@@ -116,8 +116,8 @@ def pruned(run: Any, specs: Sequence[str]) -> Any:
             known = ", ".join(sites or find_attention_layers(model))
             raise UserError(f"{name!r} means {len(sites)} places of attention, and one is wanted; there are {known}")
         prune_heads(model, sites[0], heads)
-    if hasattr(run, "with_net"):  # an imported model
-        return run.with_net(model)
+    if hasattr(run, "with_model"):  # an imported model
+        return run.with_model(model)
     return type(run)(None, run.config, model, run.tokenizer)
 
 

@@ -15,7 +15,7 @@ from regard.inspect import record
 from regard.layers.conv_backbone import ConvBackbone
 from regard.models import rnn_captioner, transformer_captioner
 from regard.models.image_classifier import ImageClassifierConfig as Seer
-from regard.tasks.caption.objective import collate, kept_maps, stacked, word_maps
+from regard.tasks.caption.objective import collate, capture_word_maps, stack_word_maps, compute_word_maps
 
 SMALL = {"channels": (8, 12), "blocks": 1, "dim": 16, "dropout": 0.0}
 MODELS = {
@@ -101,7 +101,7 @@ def test_a_map_explains_the_word_said_from_the_state_it_entered(kind):
 def test_maps_sum_to_one_over_the_picture_and_are_those_recorded(kind):
     model, seen = made(kind), pictures(2)
     rows = [[7, 8, 3], [9, 10, 11, 12, 3]]
-    maps = word_maps(model, seen, rows)
+    maps = compute_word_maps(model, seen, rows)
     assert [m.shape for m in maps] == [(3, 5, 7), (5, 5, 7)]
     for map_ in maps:
         np.testing.assert_allclose(map_.sum((1, 2)), 1, atol=1e-5)
@@ -117,9 +117,9 @@ def test_maps_sum_to_one_over_the_picture_and_are_those_recorded(kind):
 def test_kept_maps_have_gradients(kind):
     model, seen = made(kind), pictures(2)
     batch = collate(seen, [[7, 3], [8, 3], [9, 3], [10, 3]])
-    with kept_maps(model) as kept:
+    with capture_word_maps(model) as kept:
         model(batch.pictures, batch.target)
-    maps = stacked(kept, 4)
+    maps = stack_word_maps(kept, 4)
     assert maps.shape == (4, 2, 35)
     ((1 - maps.sum(1)) ** 2).sum().backward()
     assert model.image_encoder.backbone.stages[0][0].weight.grad.abs().sum() > 0

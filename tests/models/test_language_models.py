@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from regard.errors import UserError
-from regard.models import bert, birnn, causal_cnn, gpt, preln_bert
+from regard.models import bert, birnn, causal_cnn, gpt
 from regard.testing import check_model
 
 V, N = 37, 13
@@ -32,7 +32,7 @@ MODELS = {
     "gpt": lambda: gpt.GPTConfig(dim=20, layers=2, heads=2).build(V),
     "cnn": lambda: causal_cnn.CausalCNNConfig(dim=19, layers=5, kernel_size=3, dilation_cycle=2).build(V),
     "bert": lambda: bert.BERTConfig(dim=20, hidden=29, layers=2, heads=2, positions="rotary").build(V),
-    "preln-bert": lambda: preln_bert.PreLNBERTConfig(dim=20, hidden=29, layers=2, heads=2).build(V),
+    "bert, pre-norm": lambda: bert.BERTConfig(dim=20, hidden=29, layers=2, heads=2, norm="pre").build(V),
     "birnn": lambda: birnn.BiRNNConfig(dim=19, hidden=17, layers=2).build(V),
     "birnn, gru": lambda: birnn.BiRNNConfig(dim=19, hidden=17, layers=3, cell="gru").build(V),
     "birnn, spelt": lambda: spelt(birnn.BiRNNConfig(dim=19, hidden=17, subword_buckets=53).build(V)),
@@ -145,7 +145,7 @@ def test_how_far_the_cnn_sees():
     assert not changed[15:].any()
 
 
-@pytest.mark.parametrize("name", ["bert", "preln-bert"])
+@pytest.mark.parametrize("name", ["bert", "bert, pre-norm"])
 def test_bert_sees_all(name):
     assert changed_at(shaken(MODELS[name]()), 3).all()
 
@@ -166,7 +166,7 @@ def test_pre_norm_keeps_the_contract():
         found, follows = model(ids, mask=mask, segments=segments)
         return torch.cat((found, follows[:, None].expand(-1, ids.shape[1], -1)), -1)
 
-    check_model(shaken(MODELS["preln-bert"]()), text() * mask, mask, segments, call=both)
+    check_model(shaken(MODELS["bert, pre-norm"]()), text() * mask, mask, segments, call=both)
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_triples_are_learnt_at_once(tmp_path: Path):
     """One layer that attends to nothing but itself could not know the word before; the table does."""
     (tmp_path / "text.txt").write_text("abcadbacdb" * 400)
     settings = {
-        "model": {"dim": 16, "layers": 1, "heads": 1, "ngrams": 3, "table": 2000, "mechanism": "local:window=1"},
+        "model": {"dim": 16, "layers": 1, "heads": 1, "ngrams": 3, "table_size": 2000, "mechanism": "local:window=1"},
         "data": {"block_size": 20, "batch_tokens": 320},
         "tokenizer": {"kind": "chars"},
         "train": {"steps": 60, "lr": 0.02},

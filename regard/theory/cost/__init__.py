@@ -1,4 +1,4 @@
-"""What a layer, a model or a run costs: by formula, and counted on the computation itself."""
+"""The cost of a layer, a model or a run: by formula, and counted on the computation itself."""
 
 from regard.theory.cost.trace import Trace
 

@@ -1,4 +1,4 @@
-"""How costs grow with n and d: self-attention compared with recurrent and convolutional layers, and where they cross."""
+"""How the cost of self-attention grows with n and d, compared with recurrent and convolutional layers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Seconds an epoch and memory on this machine, found by trying some steps of training on texts by chance.
+"""Predict the seconds per epoch and the memory of training on this machine, from a few training steps on random texts.
 
-The steps are those of `regard.training`, optimizer, clipping and all, and the loss is the one that the model is trained
-on. Memory is what tensors hold at once: weights, gradients and two moments, and what is kept between the passes.
+The steps are those of `regard.training`, with optimizer and gradient clipping, and the loss has the shape of the loss
+that the model is trained on. Memory is that of the tensors: weights, gradients, two optimizer moments, and activations.
 """
 
 from __future__ import annotations
@@ -18,22 +18,25 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.config.settings import TrainSettings
-from regard.theory.cost.classifier_formulas import SENTENCE
+from regard.models.bert import BERT
+from regard.models.data_hooks import UsesTrainingData
+from regard.models.sentence_groups import SENTENCE_LENGTH
+from regard.models.span_reader import SpanReader
 from regard.theory.cost.cost_card import SavedActivations, example_inputs, output_tensors
 from regard.training import environment
 from regard.training.loop import time_training
 from regard.training.objective import LossTerm
-from regard.training.time_budget import SHARE
+from regard.training.time_budget import BUDGET_FRACTION
 
 SECONDS = 4.0
-BATCHES = 20
-HIDDEN = 0.15
-"""The share of words that a masked model is asked for."""
+NUM_BATCHES = 20
+MASKED_FRACTION = 0.15
+"""Fraction of tokens that a masked language model predicts."""
 
 
 @dataclass(frozen=True)
-class Texts:
-    """Arguments of the model, and for how many texts of how many tokens."""
+class RandomBatch:
+    """Arguments of the model, for `rows` texts with `tokens` tokens in all."""
 
     args: tuple[Tensor, ...]
     tokens: int
@@ -45,27 +48,34 @@ class Texts:
 
 
 @dataclass
-class Probe:
-    """A task of the training loop: texts of n tokens by chance, about which there is nothing to be learnt."""
+class RandomTextObjective:
+    """An objective of the training loop on random texts.
+
+    Attributes:
+        n: Tokens of each text.
+        rows: Texts of a batch.
+        model: The model whose inputs are generated.
+        sentence_length: Average number of tokens of a sentence.
+    """
 
     n: int
     rows: int
-    given: nn.Module
-    sentence: int = SENTENCE
+    model: nn.Module
+    sentence_length: int = SENTENCE_LENGTH
     monitor: str = "loss"
     mode: Literal["max", "min"] = "min"
 
     def plan(self, epoch: int) -> list[np.ndarray]:
-        return [np.array([i]) for i in range(BATCHES)]
+        return [np.array([i]) for i in range(NUM_BATCHES)]
 
-    def batch(self, indices: np.ndarray, epoch: int) -> Texts:
+    def batch(self, indices: np.ndarray, epoch: int) -> RandomBatch:
         seed = int(indices[0])
-        args = example_inputs(self.given, self.n, batch=self.rows, seed=seed)[0]
-        if len(args) == 3:  # words, which are real, and their sentences
-            args = *args[:2], random_sentences(self.rows, self.n, self.sentence, seed)
-        return Texts(tuple(t.detach() for t in args), self.n * self.rows, self.rows)
+        args = example_inputs(self.model, self.n, batch=self.rows, seed=seed)
+        if len(args) == 3:  # ids, mask and sentences of a classifier
+            args = *args[:2], random_sentences(self.rows, self.n, self.sentence_length, seed)
+        return RandomBatch(tuple(t.detach() for t in args), self.n * self.rows, self.rows)
 
-    def loss(self, model: nn.Module, batch: Texts) -> Mapping[str, LossTerm]:
+    def loss(self, model: nn.Module, batch: RandomBatch) -> Mapping[str, LossTerm]:
         return {"loss": LossTerm(batch.rows * example_loss(model, batch.args))}
 
     def evaluate(self, model: nn.Module) -> Mapping[str, float]:
@@ -73,70 +83,94 @@ class Probe:
 
 
 def random_sentences(rows: int, n: int, mean: int, seed: int) -> Tensor:
-    """The number of each word's sentence, (rows, n); sentences are half as long as the mean to half as long again, so
-    that they fall into groups of like length as those of real texts do."""
-    draw = np.random.default_rng(seed)
-    lengths = draw.integers(max(1, mean // 2), mean + mean // 2 + 1, (rows, n))
+    """The number of each token's sentence, (rows, n).
+
+    Lengths are uniform between half and one and a half times the mean, so that sentences form groups of similar length
+    as in real texts.
+    """
+    generator = np.random.default_rng(seed)
+    lengths = generator.integers(max(1, mean // 2), mean + mean // 2 + 1, (rows, n))
     return torch.from_numpy(np.stack([np.repeat(np.arange(n), row)[:n] for row in lengths]))
 
 
 def example_loss(model: nn.Module, args: tuple[Tensor, ...]) -> Tensor:
-    """A loss of the shape that training has: of words at every place or at those hidden, or of a class a text."""
-    known: Any = getattr(model, "module", model)  # as the loop wraps it
+    """A loss with the shape of the training loss: of every token, of masked tokens, or of one class per text."""
+    inner: Any = getattr(model, "module", model)  # the loop may wrap the model
     ids = args[-1] if len(args) == 2 else args[0]
-    if ids.is_floating_point():  # a layer, or pictures alone
+    if ids.is_floating_point():  # a layer, or images alone
         return output_tensors(model(*args))[0].square().mean()
-    if hasattr(known, "segments") and hasattr(known, "word"):  # masked words
-        places = torch.arange(0, ids.numel(), round(1 / HIDDEN))
-        words, follows = model(ids, places=places)
-        return F.cross_entropy(words, ids.flatten()[places]) + F.cross_entropy(follows, ids[:, 0] % 2)
-    if getattr(known, "adaptive", None) is not None:  # which can do without the logits of all words
+    if isinstance(inner, BERT):
+        logits_at = torch.arange(0, ids.numel(), round(1 / MASKED_FRACTION))
+        token_logits, sentence_logits = model(ids, logits_at=logits_at)
+        token_loss = F.cross_entropy(token_logits, ids.flatten()[logits_at])
+        return token_loss + F.cross_entropy(sentence_logits, ids[:, 0] % 2)
+    if getattr(inner, "adaptive", None) is not None:  # an adaptive softmax does not compute all logits
         return model(ids, targets=ids).mean()
-    out = model(*args)
-    logits = output_tensors(out)[0]
-    if type(known).__name__ == "SpanReader":
+    output = model(*args)
+    logits = output_tensors(output)[0]
+    if isinstance(inner, SpanReader):
         return -logits.gather(2, (ids[:, :2, None] % ids.shape[1])).clamp_min(1e-9).log().mean()
     if logits.dim() == 3:
-        wanted = args[-1][:, : logits.shape[1]].flatten() % logits.shape[-1]
-        return F.cross_entropy(logits.flatten(0, 1), wanted)
-    terms = sum((t.sum() for t in output_tensors(out)[1:]), logits.new_zeros(()))
-    each = logits[None] if out.each is None else out.each
-    target = ids.sum(1) % logits.shape[-1]
-    return torch.stack([F.cross_entropy(one, target) for one in each]).mean() + terms
+        targets = args[-1][:, : logits.shape[1]].flatten() % logits.shape[-1]
+        return F.cross_entropy(logits.flatten(0, 1), targets)
+    penalties = sum((t.sum() for t in output_tensors(output)[1:]), logits.new_zeros(()))
+    member_logits = logits[None] if output.member_logits is None else output.member_logits
+    targets = ids.sum(1) % logits.shape[-1]
+    return torch.stack([F.cross_entropy(member, targets) for member in member_logits]).mean() + penalties
 
 
 def predict_time(
-    module: nn.Module, n: int, batch: int, tokens: int, *, seconds: float = SECONDS, sentence: int = SENTENCE
+    module: nn.Module,
+    n: int,
+    batch: int,
+    tokens: int,
+    *,
+    seconds: float = SECONDS,
+    sentence_length: int = SENTENCE_LENGTH,
 ) -> dict[str, Any]:
-    """For `batch` texts of n tokens a step, in sentences of about so many, and so many tokens an epoch. The module
-    itself is left as it was."""
+    """Train a copy of a model for a few seconds and extrapolate to an epoch.
+
+    Args:
+        module: A model; it is not changed.
+        n: Tokens of each text.
+        batch: Texts of a batch.
+        tokens: Tokens of an epoch.
+        seconds: How long to train.
+        sentence_length: Average number of tokens of a sentence.
+
+    Returns:
+        Seconds of a step and of an epoch, and bytes of memory.
+    """
     model = copy.deepcopy(module).train()
-    task = Probe(n, batch, model, sentence)
-    _see(model, task)
-    args = task.batch(np.array([0]), 0).args
-    with SavedActivations(model, list(args)) as kept, environment.process_environment():
+    objective = RandomTextObjective(n, batch, model, sentence_length)
+    _fit_training_data(model, objective)
+    args = objective.batch(np.array([0]), 0).args
+    with SavedActivations(model, list(args)) as activations, environment.process_environment():
         example_loss(model, args)
-    each, _ = time_training(model, task, TrainSettings(budget=max(seconds, 1e-3) / SHARE), Path(), seed=0)
-    size = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+    step_seconds, _ = time_training(
+        model, objective, TrainSettings(budget=max(seconds, 1e-3) / BUDGET_FRACTION), Path(), seed=0
+    )
+    weight_bytes = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
     return {
         "batch": batch,
         "tokens": tokens,
         "steps": -(-tokens // (batch * n)),
-        "seconds_step": each,
-        "seconds_epoch": each * tokens / (batch * n),
-        "memory": 4 * size + kept.bytes,
-        "memory_weights": 4 * size,
-        "memory_kept": kept.bytes,
+        "seconds_step": step_seconds,
+        "seconds_epoch": step_seconds * tokens / (batch * n),
+        "memory": 4 * weight_bytes + activations.bytes,
+        "memory_weights": 4 * weight_bytes,
+        "memory_kept": activations.bytes,
     }
 
 
-def _see(model: Any, task: Probe) -> None:
-    """Show a model that counts n-grams a training part, as training does first."""
-    if not hasattr(model, "fit_training_data"):
+def _fit_training_data(model: nn.Module, objective: RandomTextObjective) -> None:
+    """Let a model that counts n-grams count them, as before training."""
+    if not isinstance(model, UsesTrainingData):
         return
-    ids, mask, number = task.batch(np.array([BATCHES]), 0).args
+    ids, mask, sentences = objective.batch(np.array([NUM_BATCHES]), 0).args
     model.eval()
     with torch.no_grad():
-        classes = model(ids, mask, number).logits.shape[-1]
-    labels = np.eye(classes)[np.arange(len(ids)) % classes]
-    model.train().fit_training_data(ids.flatten().numpy(), np.arange(0, ids.numel() + 1, ids.shape[1]), labels)
+        num_classes = model(ids, mask, sentences).logits.shape[-1]
+    labels = np.eye(num_classes)[np.arange(len(ids)) % num_classes]
+    model.train()
+    model.fit_training_data(ids.flatten().numpy(), np.arange(0, ids.numel() + 1, ids.shape[1]), labels)

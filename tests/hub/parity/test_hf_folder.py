@@ -103,10 +103,10 @@ def test_t5_with_a_root_that_is_no_power_of_two_comes_back_within_one_unit_in_th
 @pytest.mark.parametrize(
     ("cls", "config", "hf"),
     [
-        (bert.BERT, bert.BERTConfig(vocab=V, dim=12, hidden=20, layers=2, heads=3, dropout=0.0), "BertForPreTraining"),
-        (gpt.GPT, gpt.GPTConfig(vocab=V, dim=12, layers=2, heads=3), "GPT2LMHeadModel"),
-        (marian.Marian, marian.MarianConfig(vocab=V, dim=12, hidden=20, layers=2, heads=3), "MarianMTModel"),
-        (t5.T5, t5.T5Config(vocab=V, dim=12, hidden=20, layers=2, heads=3), "T5ForConditionalGeneration"),
+        (bert.BERT, bert.BERTConfig(dim=12, hidden=20, layers=2, heads=3, dropout=0.0), "BertForPreTraining"),
+        (gpt.GPT, gpt.GPTConfig(dim=12, layers=2, heads=3), "GPT2LMHeadModel"),
+        (marian.Marian, marian.MarianConfig(dim=12, hidden=20, layers=2, heads=3), "MarianMTModel"),
+        (t5.T5, t5.T5Config(dim=12, hidden=20, layers=2, heads=3), "T5ForConditionalGeneration"),
     ],
 )
 def test_a_model_made_here_opens_there(tmp_path, cls, config, hf):
@@ -223,7 +223,7 @@ def test_what_has_no_counterpart_and_what_would_be_overwritten(folder):
         save_folder(model, folder)
     with pytest.raises(UserError, match="has no Hugging Face counterpart"):
         save_folder(torch.nn.Linear(1, 1), folder.parent / "new")
-    rotary = gpt.GPT(gpt.GPTConfig(vocab=V, dim=12, layers=1, heads=3, positions="rotary"))
+    rotary = gpt.GPT(V, dim=12, layers=1, heads=3, positions="rotary")
     with pytest.raises(UserError, match="rotary"):
         save_folder(rotary, folder.parent / "new")
     assert not (folder.parent / "new").exists()

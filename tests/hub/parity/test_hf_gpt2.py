@@ -57,7 +57,7 @@ def test_states_logits_and_attention(tmp_path, more):
 def test_a_bare_model(tmp_path):
     ours, theirs, info = pair(tmp_path, transformers.GPT2Model)
     with torch.no_grad():
-        assert_all_close([ours.states(IDS)], [theirs(IDS).last_hidden_state])
+        assert_all_close([ours.hidden_states(IDS)], [theirs(IDS).last_hidden_state])
     assert info.bare
     assert info.new == []
 

@@ -51,7 +51,7 @@ def test_same_embeddings_and_attention(folder, batch):
     with torch.no_grad():
         want = theirs(ids, mask.long(), output_attentions=True)
         with record(ours) as seen:
-            states = ours.states(ids, mask=mask)
+            states = ours.hidden_states(ids, mask=mask)
     vectors = sentence_vectors(states, mask)
     assert_all_close([vectors], [sentence_vectors(want.last_hidden_state, mask)])
     likeness = vectors @ vectors.t()
@@ -61,7 +61,7 @@ def test_same_embeddings_and_attention(folder, batch):
     assert_all_close([rows(c.weights, mask) for c in seen.calls], [rows(w, mask) for w in want.attentions])
     assert tokenizer is not None
     assert info.skipped == ["embeddings.position_ids"]
-    assert {name.split(".")[0] for name in info.new} == {"word", "word_norm", "word_bias", "next"}
+    assert {name.split(".")[0] for name in info.new} == {"mlm_dense", "mlm_norm", "mlm_bias", "next_sentence"}
 
 
 def test_there_and_back(folder, tmp_path):

@@ -79,7 +79,7 @@ def test_steps_with_cache_equal_all_at_once(tmp_path, more):
     ours, theirs, _ = pair(tmp_path, **more)
     with torch.no_grad():
         want = theirs(input_ids=SOURCE, attention_mask=SOURCE_MASK.long(), decoder_input_ids=TARGET).logits
-        source = ours.read(ours.encode(SOURCE, mask=SOURCE_MASK), mask=SOURCE_MASK)
+        source = ours.project_source(ours.encode(SOURCE, mask=SOURCE_MASK), mask=SOURCE_MASK)
         past, got = None, []
         for t in range(N):
             logits, past = ours.step(TARGET[:, t : t + 1], past, source)

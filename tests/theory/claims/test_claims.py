@@ -119,7 +119,7 @@ def test_a_wrong_count_is_detected(monkeypatch):
 def test_a_wrong_counting_rule_is_detected(monkeypatch):
     from regard.theory.cost import operator_costs
 
-    monkeypatch.setattr(operator_costs, "tree", lambda k: k)
+    monkeypatch.setattr(operator_costs, "tree_depth", lambda k: k)
     assert verify_one("parallel-time").verdict == "fails"
 
 
