@@ -1,6 +1,7 @@
-"""Compare designs under one budget: `compare_designs` trains, measures, tests and reports."""
+"""Compare models under one budget: train, evaluate, test differences for significance, and report."""
 
-from regard.comparison.compare_designs import compare_designs
-from regard.comparison.designs import Asked
+from regard.comparison.comparison_result import ComparisonResult
+from regard.comparison.request import ComparisonRequest
+from regard.comparison.run_comparison import ComparisonStopped, compare, run_comparison
 
-__all__ = ["Asked", "compare_designs"]
+__all__ = ["ComparisonRequest", "ComparisonResult", "ComparisonStopped", "compare", "run_comparison"]

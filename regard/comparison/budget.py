@@ -1,13 +1,13 @@
-"""One budget for all: time, FLOPs, tokens, steps or epochs become a number of steps, and parameters a width.
+"""One budget for all runs: time, FLOPs, tokens, steps or epochs become a number of steps, parameters become a width.
 
-    2min, 90s                   seconds of training, by a trial on this machine
-    2Tflops, 3e12flops          work of training, forward and backward, counted on some batches
-    5Mtokens                    tokens read
+    2min, 90s                   seconds of training, measured by a short trial on this machine
+    2Tflops, 3e12flops          FLOPs of training, forward and backward, counted on a few batches
+    5Mtokens                    tokens
     500steps, 3epochs           as they are
-    300kparameters              the size of each model; with one of the others, or 5 epochs
+    300kparameters              the size of each model; combined with one of the others, or 5 epochs
 
-What is found is written down, and the numbers of steps are what a comparison is made of: resumed, repeated or on other
-machines, they are not looked for again.
+The number of steps is saved in plan.json and not measured again when a comparison is resumed, repeated or moved to
+another machine.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from regard.tasks.base import get_task
 from regard.tasks.build_settings import build_settings, make_paths_absolute
 from regard.tasks.train import build_model, build_objective
 from regard.tasks.warm_start import adopt_settings
-from regard.theory.cost.cost_card import Kept
+from regard.theory.cost.cost_card import SavedActivations
 from regard.theory.cost.trace import Trace
 from regard.training.loop import time_training
 from regard.training.objective import Objective
 
-SIZES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12}
+UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12}
 KINDS = {"flops": "flops", "flop": "flops", "tokens": "tokens", "token": "tokens", "steps": "steps", "step": "steps"}
 KINDS |= {"epochs": "epochs", "epoch": "epochs", "parameters": "parameters", "params": "parameters"}
-EVALUATIONS = 10
-EVALUATING = 0.2
-"""The share of a budget in seconds that evaluations may take."""
-LIGHT = {"bincount", "nll_loss_forward", "nll_loss_backward"}
-"""Operators without a rule for their FLOPs, which are few."""
-BATCHES = 4
-"""On so many batches FLOPs and memory are counted."""
+NUM_EVALUATIONS = 10
+MAX_EVALUATION_FRACTION = 0.2
+"""The fraction of a budget in seconds that evaluations may take."""
+CHEAP_OPS = {"bincount", "nll_loss_forward", "nll_loss_backward"}
+"""Operators without a FLOPs rule that cost little."""
+NUM_BATCHES = 4
+"""The number of batches on which FLOPs and memory are counted."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The length, of one kind, and the size."""
+    """An amount of seconds, FLOPs, tokens, steps or epochs for each run, and a number of parameters."""
 
     kind: str = "epochs"
     amount: float = 5
@@ -62,93 +62,106 @@ class Budget:
         return length + (f", {self.parameters:,} parameters" if self.parameters else "")
 
 
-def parse(given: Sequence[str]) -> Budget:
-    """At most one length and one size."""
-    found: dict[str, float] = {}
-    for text in given:
+def parse_budget(texts: Sequence[str]) -> Budget:
+    """Parse strings such as "2min" and "300kparameters": at most one length and one size."""
+    amounts: dict[str, float] = {}
+    for text in texts:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:e\d+)?)\s*([kmgbt]?)\s*-?([a-z]+)\s*", str(text).lower())
         if match and match[3] in KINDS:
-            found[KINDS[match[3]]] = float(match[1]) * SIZES[match[2]]
+            amounts[KINDS[match[3]]] = float(match[1]) * UNITS[match[2]]
         else:
             try:
-                found["seconds"] = float(parse_duration(text) or 0)
+                amounts["seconds"] = float(parse_duration(text) or 0)
             except UserError:
                 raise UserError(
-                    f"a budget such as 2min, 2Tflops, 5Mtokens, 500steps, 3epochs or 300kparameters is wanted, and was "
-                    f"given {text!r}"
+                    f"cannot parse the budget {text!r}; expected 2min, 2Tflops, 5Mtokens, 500steps, 3epochs or "
+                    "300kparameters"
                 ) from None
-    size = found.pop("parameters", None)
-    if len(found) > 1:
-        raise UserError(f"one budget for the length is wanted, and {' and '.join(found)} were given")
-    if any(amount <= 0 for amount in found.values()) or size == 0:
-        raise UserError(f"a budget must be greater than 0, and was given {', '.join(map(str, given))}")
-    kind_, amount = next(iter(found.items()), ("epochs", 5.0))
-    return Budget(kind_, amount, None if size is None else round(size))
+    parameters = amounts.pop("parameters", None)
+    if len(amounts) > 1:
+        raise UserError(f"give one budget for the length of a run, not {' and '.join(amounts)}")
+    if any(amount <= 0 for amount in amounts.values()) or parameters == 0:
+        raise UserError(f"a budget must be greater than 0, not {', '.join(map(str, texts))}")
+    kind, amount = next(iter(amounts.items()), ("epochs", 5.0))
+    return Budget(kind, amount, None if parameters is None else round(parameters))
 
 
 @dataclass(frozen=True)
-class Survey:
-    """What a design costs, found out before it is trained: its parameters, FLOPs of a step and of a forward pass for
-    one item, tokens of a step, bytes that training holds, steps of an epoch, and seconds of a step and of an
-    evaluation on this machine."""
+class DesignCost:
+    """What a design costs, measured before it is trained.
+
+    Args:
+        flops_per_step: FLOPs of a training step, forward and backward.
+        flops_per_item: FLOPs of a forward pass for one item.
+        memory: Bytes of weights, gradients, optimizer state and saved activations.
+        steps_per_epoch: Training steps of an epoch.
+        unknown_ops: Operators without a FLOPs rule.
+        fitted: Whether the model is fitted (bag of words) and not trained in steps.
+    """
 
     parameters: int = 0
-    flops_step: float = 0.0
-    flops_item: float = 0.0
-    tokens_step: float = 0.0
+    flops_per_step: float = 0.0
+    flops_per_item: float = 0.0
+    tokens_per_step: float = 0.0
     memory: int = 0
-    epoch: int = 0
-    seconds_step: float = 0.0
-    seconds_evaluation: float = 0.0
-    unknown: tuple[str, ...] = ()
+    steps_per_epoch: int = 0
+    seconds_per_step: float = 0.0
+    seconds_per_evaluation: float = 0.0
+    unknown_ops: tuple[str, ...] = ()
     fitted: bool = False
 
 
-def survey(task: str, tree: dict[str, Any], budget: Budget, folder: Path) -> Survey:
-    """Build the design once on the real data, and look. `folder` is for what reading the data leaves behind."""
-    settings = make_paths_absolute(build_settings(task, adopt_settings(task, tree) if tree.get("warm_start") else tree))
+def measure_cost(task: str, settings_tree: dict[str, Any], budget: Budget, folder: Path) -> DesignCost:
+    """Build a design on its data and measure its cost. `folder` is for temporary files of reading the data."""
+    if settings_tree.get("warm_start"):
+        settings_tree = adopt_settings(task, settings_tree)
+    settings = make_paths_absolute(build_settings(task, settings_tree))
     if isinstance(settings.model, FittableConfig):
-        return Survey(fitted=True)
-    return counted(*ready(task, settings, folder), settings.train, budget, folder)
+        return DesignCost(fitted=True)
+    return measure_model(*build_training(task, settings, folder), settings.train, budget, folder)
 
 
-def counted(net: nn.Module, job: Objective, train: TrainSettings, budget: Budget, folder: Path) -> Survey:
-    """Count and time a net on its task."""
-    parameters = sum(p.numel() for p in net.parameters())
-    net.train()
-    tokens, plan = [], job.plan(0)
-    for indices in _spread(plan, 50):
-        tokens.append(job.batch(indices, 0).tokens)
-    step = forward = kept = 0.0
-    items, unknown = 0, set()
-    for indices in _spread(plan, BATCHES):
-        batch = job.batch(indices, 0)
-        with Trace() as seen, Kept(net, []) as held:
-            loss = sum((t.sum * t.weight for t in job.loss(net, batch).values()), torch.zeros(()))
-        with Trace() as back:
+def measure_model(
+    model: nn.Module, objective: Objective, train: TrainSettings, budget: Budget, folder: Path
+) -> DesignCost:
+    """Count FLOPs, tokens and memory of a model on some batches, and time its training."""
+    parameters = sum(p.numel() for p in model.parameters())
+    model.train()
+    plan = objective.plan(0)
+    tokens = [objective.batch(indices, 0).tokens for indices in _spaced_batches(plan, 50)]
+    step_flops = forward_flops = activation_bytes = 0.0
+    num_items, unknown_ops = 0, set()
+    for indices in _spaced_batches(plan, NUM_BATCHES):
+        batch = objective.batch(indices, 0)
+        with Trace() as forward, SavedActivations(model, []) as saved:
+            loss = sum((t.sum * t.weight for t in objective.loss(model, batch).values()), torch.zeros(()))
+        with Trace() as backward:
             loss.backward()
-        net.zero_grad(set_to_none=True)
-        step, forward, items = step + seen.flops + back.flops, forward + seen.flops, items + len(indices)
-        kept = max(kept, held.bytes)
-        unknown |= {*seen.unknown, *back.unknown}
-    count = min(BATCHES, len(plan))
-    trial = budget.amount if budget.kind == "seconds" else 1.0
-    times = time_training(net, job, dataclasses.replace(train, epochs=None, steps=None, budget=trial), folder, seed=0)
-    return Survey(
+        model.zero_grad(set_to_none=True)
+        step_flops += forward.flops + backward.flops
+        forward_flops += forward.flops
+        num_items += len(indices)
+        activation_bytes = max(activation_bytes, saved.bytes)
+        unknown_ops |= {*forward.unknown_ops, *backward.unknown_ops}
+    num_batches = min(NUM_BATCHES, len(plan))
+    trial_seconds = budget.amount if budget.kind == "seconds" else 1.0
+    trial = dataclasses.replace(train, epochs=None, steps=None, budget=trial_seconds)
+    seconds_per_step, seconds_per_evaluation = time_training(model, objective, trial, folder, seed=0)
+    return DesignCost(
         parameters=parameters,
-        flops_step=step / count,
-        flops_item=forward / items,
-        tokens_step=float(np.mean(tokens)),
-        memory=int(4 * 4 * parameters + kept),  # weights, gradients, two moments
-        epoch=len(plan),
-        seconds_step=times[0],
-        seconds_evaluation=times[1],
-        unknown=tuple(sorted(unknown - LIGHT)),
+        flops_per_step=step_flops / num_batches,
+        flops_per_item=forward_flops / num_items,
+        tokens_per_step=float(np.mean(tokens)),
+        memory=int(4 * 4 * parameters + activation_bytes),  # weights, gradients, two moments
+        steps_per_epoch=len(plan),
+        seconds_per_step=seconds_per_step,
+        seconds_per_evaluation=seconds_per_evaluation,
+        unknown_ops=tuple(sorted(unknown_ops - CHEAP_OPS)),
     )
 
 
-def ready(task: str, settings: Settings, folder: Path) -> tuple[nn.Module, Objective]:
-    """Net and task as training has them at its first step."""
+def build_training(task: str, settings: Settings, folder: Path) -> tuple[nn.Module, Objective]:
+    """Return the model and the objective as they are at the first training step."""
     task_object = get_task(task)
     with muted():
         dataset = task_object.read_dataset(settings, None)
@@ -164,37 +177,45 @@ def ready(task: str, settings: Settings, folder: Path) -> tuple[nn.Module, Objec
     return model, objective
 
 
-def steps_of(budget: Budget, seen: Survey) -> tuple[int, int]:
-    """The number of steps, and after how many of them it is evaluated: ten times, or less often where that would take
-    more than a fifth of the time."""
-    if seen.fitted:
+def count_steps(budget: Budget, cost: DesignCost) -> tuple[int, int]:
+    """Return the number of steps, and the number of steps between evaluations.
+
+    There are ten evaluations, or fewer if they would take more than a fifth of a budget in seconds.
+    """
+    if cost.fitted:
         return 0, 0
     if budget.kind == "seconds":
-        evaluation = max(seen.seconds_evaluation, 1e-9)
-        times = int(np.clip(EVALUATING * budget.amount / evaluation, 1, EVALUATIONS))
-        steps = max(1, int((budget.amount - (times + 1) * evaluation) / max(seen.seconds_step, 1e-9)))
+        evaluation = max(cost.seconds_per_evaluation, 1e-9)
+        evaluations = int(np.clip(MAX_EVALUATION_FRACTION * budget.amount / evaluation, 1, NUM_EVALUATIONS))
+        steps = max(1, int((budget.amount - (evaluations + 1) * evaluation) / max(cost.seconds_per_step, 1e-9)))
     else:
-        each = {"flops": seen.flops_step, "tokens": seen.tokens_step, "steps": 1.0, "epochs": 1 / max(seen.epoch, 1)}
-        steps, times = max(1, round(budget.amount / max(each[budget.kind], 1e-12))), EVALUATIONS
-    return steps, max(1, -(-steps // times))
+        per_step = {
+            "flops": cost.flops_per_step,
+            "tokens": cost.tokens_per_step,
+            "steps": 1.0,
+            "epochs": 1 / max(cost.steps_per_epoch, 1),
+        }
+        steps, evaluations = max(1, round(budget.amount / max(per_step[budget.kind], 1e-12))), NUM_EVALUATIONS
+    return steps, max(1, -(-steps // evaluations))
 
 
-def expected(seen: Survey, steps: int, every: int) -> float:
-    """Seconds that a run will take on this machine."""
-    return steps * seen.seconds_step + (steps / every if every else 0) * seen.seconds_evaluation
+def expected_seconds(cost: DesignCost, steps: int, evaluate_every: int) -> float:
+    """Return how long a run will take on this machine."""
+    evaluations = steps / evaluate_every if evaluate_every else 0
+    return steps * cost.seconds_per_step + evaluations * cost.seconds_per_evaluation
 
 
-def tree_of(tree: dict[str, Any], steps: int, every: int, threads: int | None) -> dict[str, Any]:
-    """The settings of a run of so many steps."""
+def limit_steps(settings: dict[str, Any], steps: int, evaluate_every: int, threads: int | None) -> dict[str, Any]:
+    """Return the settings of a run with this number of steps; unchanged for a fitted model (0 steps)."""
     if not steps:
-        return tree
-    given = {"train": {"steps": steps, "epochs": None, "budget": None, "threads": threads}}
-    if not (tree.get("train") or {}).get("evaluate_every"):
-        given["train"]["evaluate_every"] = every
-    return merge_settings(tree, given)
+        return settings
+    train = {"steps": steps, "epochs": None, "budget": None, "threads": threads}
+    if not (settings.get("train") or {}).get("evaluate_every"):
+        train["evaluate_every"] = evaluate_every
+    return merge_settings(settings, {"train": train})
 
 
-def _spread(plan: list[np.ndarray], count: int) -> list[np.ndarray]:
-    """So many batches from all over an epoch."""
-    places = np.linspace(0, len(plan) - 1, min(count, len(plan))).round().astype(int)
-    return [plan[i] for i in places]
+def _spaced_batches(plan: list[np.ndarray], count: int) -> list[np.ndarray]:
+    """Return evenly spaced batches of an epoch."""
+    indices = np.linspace(0, len(plan) - 1, min(count, len(plan))).round().astype(int)
+    return [plan[i] for i in indices]

@@ -1,52 +1,51 @@
-"""Figures for people: as many digits as the interval around them bears out, and no needless powers of ten."""
+"""Format numbers for reports: as many digits as their interval supports, and no needless powers of ten."""
 
 from __future__ import annotations
 
 import math
 
-MOST = 5
-"""Digits behind the point."""
+MAX_DECIMALS = 5
 
 
-def digits(width: float) -> int | None:
-    """Behind the point, so that an interval of this width shows two figures; None where there is no width."""
+def decimals_for(width: float) -> int | None:
+    """Return the number of decimals at which an interval of this width shows two digits; None without a width."""
     if not math.isfinite(width) or width <= 0:
         return None
-    return min(MOST, max(0, 1 - math.floor(math.log10(width))))
+    return min(MAX_DECIMALS, max(0, 1 - math.floor(math.log10(width))))
 
 
-def plain(value: float, places: int | None) -> str:
-    """So many digits behind the point; without a number, four figures. What is too large has a power of ten."""
+def format_number(value: float, decimals: int | None) -> str:
+    """Format with this many decimals; None for four significant digits. Very large values get an exponent."""
     if not math.isfinite(value) or abs(value) >= 1e7:
         return f"{value:.3g}"
-    if places is None:
-        places = min(MOST, max(0, 3 - math.floor(math.log10(abs(value))))) if value else 0
-    return f"{round(value, places) + 0.0:,.{places}f}"  # + 0.0: nothing is -0.00
+    if decimals is None:
+        decimals = min(MAX_DECIMALS, max(0, 3 - math.floor(math.log10(abs(value))))) if value else 0
+    return f"{round(value, decimals) + 0.0:,.{decimals}f}"  # + 0.0 turns -0.0 into 0.0
 
 
-def shown(value: float, kind: str, width: float = 0.0) -> str:
-    """A measure, with an interval of this width around it: a share in percent."""
+def _format(value: float, kind: str, width: float, percent_unit: str) -> str:
     if kind != "percent":
-        return plain(value, digits(width))
-    return f"{plain(100 * value, max(1, digits(100 * width) or 1))} %"
+        return format_number(value, decimals_for(width))
+    return f"{format_number(100 * value, max(1, decimals_for(100 * width) or 1))} {percent_unit}"
 
 
-def gap(value: float, kind: str, width: float = 0.0) -> str:
-    """A difference of two measures."""
-    if kind != "percent":
-        return plain(value, digits(width))
-    places = max(1, digits(100 * width) or 1)
-    return f"{plain(100 * value, places)} points"
+def format_metric(value: float, kind: str, width: float = 0.0) -> str:
+    """Format a metric whose interval has this width; fractions (kind "percent") as percent."""
+    return _format(value, kind, width, "%")
 
 
-def interval(low: float, high: float, kind: str) -> str:
-    return f"{shown(low, kind, high - low)} to {shown(high, kind, high - low)}"
+def format_difference(value: float, kind: str, width: float = 0.0) -> str:
+    """Format the difference of two metrics; of fractions, in percentage points."""
+    return _format(value, kind, width, "points")
 
 
-def chance(p: float) -> str:
-    """A p value."""
+def format_interval(low: float, high: float, kind: str) -> str:
+    return f"{format_metric(low, kind, high - low)} to {format_metric(high, kind, high - low)}"
+
+
+def format_p_value(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def more_seeds(count: int) -> str:
+def format_more_seeds(count: int) -> str:
     return f"{count:,} more seed{'' if count == 1 else 's'}"

@@ -1,7 +1,6 @@
-"""A model imported from a Hugging Face folder takes part fine-tuned: all of it is trained, with a linear layer for the
-classes above the mean of its last states.
+"""A fine-tuned Hugging Face model as a classifier: a linear layer on the mean of its last hidden states, all trained.
 
-    --models han,tuned:folder=all-MiniLM-L6-v2 --vary lr=...
+--models han,tuned:folder=all-MiniLM-L6-v2 --vary lr=...
 """
 
 from __future__ import annotations
@@ -17,34 +16,45 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.comparison.hf_frozen import Embedder, averaged, examples, padded
+from regard.comparison.hf_frozen import (
+    ImportedClassifier,
+    TextEncoder,
+    build_config,
+    mean_hidden_state,
+    pad_ids,
+    read_examples,
+)
 from regard.config.settings import TrainSettings, build_dataclass
 from regard.data import batches
-from regard.models.linear_text_model import shares
+from regard.models.linear_text_model import softmax as class_probabilities
 from regard.tasks.classify.metrics import compute_metrics
-from regard.tasks.classify.run import Prediction
 from regard.training import atomic_write
 from regard.training.checkpoint import load_weights
 from regard.training.loop import fit as fit_loop
 from regard.training.objective import LossTerm
 
-NAME = "tuned.json"
-TOKENS = 2048
-LR = 5e-5
-"""Far less than what a new model is trained with, as is usual for fine-tuning."""
+CONFIG_NAME = "tuned.json"
+BATCH_TOKENS = 2048
+LEARNING_RATE = 5e-5
+"""The default for fine-tuning, much smaller than for training from scratch."""
 
 
-class Tuned(nn.Module):
-    def __init__(self, net: nn.Module, classes: int):
+class EncoderWithHead(nn.Module):
+    """An encoder with a linear layer for the classes."""
+
+    def __init__(self, encoder: nn.Module, num_classes: int):
         super().__init__()
-        self.net, self.head = net, nn.Linear(net.config.dim, classes)  # type: ignore[union-attr, arg-type]
+        self.encoder, self.head = encoder, nn.Linear(encoder.config.dim, num_classes)  # type: ignore[union-attr, arg-type]
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        return self.head(averaged(self.net, ids, mask))
+        """Return logits (b, classes) for ids and mask (b, n)."""
+        return self.head(mean_hidden_state(self.encoder, ids, mask))
 
 
 @dataclass(frozen=True)
 class Batch:
+    """Padded ids and mask (b, n), and class indices (b,)."""
+
     ids: Tensor
     mask: Tensor
     labels: Tensor
@@ -58,79 +68,88 @@ class Batch:
         return int(self.mask.sum())
 
 
-class Job:
-    """What the loop trains on."""
+class FineTuningObjective:
+    """Cross-entropy over the classes, for the training loop."""
 
     monitor = "accuracy"
     mode: Literal["max", "min"] = "max"
 
-    def __init__(self, rows: Mapping[str, list[list[int]]], truth: Mapping[str, np.ndarray], seed: int):
-        self.rows, self.truth, self.seed = rows, truth, seed
+    def __init__(self, rows: Mapping[str, list[list[int]]], targets: Mapping[str, np.ndarray], seed: int):
+        self.rows, self.targets, self.seed = rows, targets, seed
 
     def plan(self, epoch: int) -> list[np.ndarray]:
-        return batches.plan_batches([len(row) for row in self.rows["train"]], TOKENS, seed=self.seed, epoch=epoch)
+        lengths = [len(row) for row in self.rows["train"]]
+        return batches.plan_batches(lengths, BATCH_TOKENS, seed=self.seed, epoch=epoch)
 
     def batch(self, indices: np.ndarray, epoch: int) -> Batch:
-        ids, mask = padded([self.rows["train"][i] for i in indices])
-        return Batch(ids, mask, torch.from_numpy(self.truth["train"][indices]))
+        ids, mask = pad_ids([self.rows["train"][i] for i in indices])
+        return Batch(ids, mask, torch.from_numpy(self.targets["train"][indices]))
 
     def loss(self, model: nn.Module, batch: Batch) -> dict[str, LossTerm]:
         return {"classes": LossTerm(F.cross_entropy(model(batch.ids, batch.mask), batch.labels, reduction="sum"))}
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
-        return compute_metrics(chances(model, self.rows["valid"]), self.truth["valid"])
+        return compute_metrics(predict_probabilities(model, self.rows["valid"]), self.targets["valid"])
 
 
 @torch.no_grad()
-def chances(model: nn.Module, rows: Sequence[list[int]]) -> np.ndarray:
-    """p(class) of each text, in their order."""
-    plan = batches.plan_batches([len(row) for row in rows], TOKENS, seed=0, epoch=0, shuffle=False)
-    found = np.concatenate([model(*padded([rows[i] for i in part])).numpy() for part in plan])
-    back = np.empty_like(found)
-    back[np.concatenate(plan)] = found
-    return shares(back)
+def predict_probabilities(model: nn.Module, rows: Sequence[list[int]]) -> np.ndarray:
+    """Return the class probabilities of each text, (texts, classes)."""
+    plan = batches.plan_batches([len(row) for row in rows], BATCH_TOKENS, seed=0, epoch=0, shuffle=False)
+    batched = np.concatenate([model(*pad_ids([rows[i] for i in indices])).numpy() for indices in plan])
+    logits = np.empty_like(batched)
+    logits[np.concatenate(plan)] = batched
+    return class_probabilities(logits)
 
 
-def ready(options: Mapping[str, Any], parts: Path, seed: int) -> tuple[Tuned, Job, list[str]]:
-    texts, truth, classes = examples(parts)
-    source = Embedder(options["folder"])
+def build_training(
+    options: Mapping[str, Any], parts: Path, seed: int
+) -> tuple[EncoderWithHead, FineTuningObjective, list[str]]:
+    """Return the model, the objective and the classes."""
+    texts, targets, classes = read_examples(parts)
+    encoder = TextEncoder(options["folder"])
     torch.manual_seed(seed)
-    return Tuned(source.net, len(classes)), Job({p: source.rows(t) for p, t in texts.items()}, truth, seed), classes
+    model = EncoderWithHead(encoder.model, len(classes))
+    rows = {part: encoder.encode_ids(part_texts) for part, part_texts in texts.items()}
+    return model, FineTuningObjective(rows, targets, seed), classes
 
 
-def settings(tree: Mapping[str, Any]) -> TrainSettings:
-    return build_dataclass(TrainSettings, {"lr": LR, **(tree.get("train") or {})}, where="train")
+def train_settings(settings: Mapping[str, Any]) -> TrainSettings:
+    return build_dataclass(TrainSettings, {"lr": LEARNING_RATE, **(settings.get("train") or {})}, where="train")
 
 
-def fit(tree: Mapping[str, Any], parts: Path, folder: Path, seed: int, progress: bool) -> None:
-    """Train, or go on."""
-    net, job, classes = ready(tree["model"], parts, seed)
-    done = fit_loop(net, job, settings(tree), folder, seed=seed, resume=True, progress=progress)
-    config = {"labels": classes, "source": str(Path(tree["model"]["folder"]).absolute()), "metrics": done.metrics}
-    config |= {"steps": done.steps, "seconds": done.seconds, "parameters": sum(p.numel() for p in net.parameters())}
-    atomic_write.replace_file(folder / NAME, json.dumps(config, indent=1).encode())
+def fit(settings: Mapping[str, Any], parts: Path, folder: Path, seed: int, progress: bool) -> None:
+    """Train or resume, and save the config when it is finished."""
+    options = settings["model"]
+    model, objective, classes = build_training(options, parts, seed)
+    result = fit_loop(model, objective, train_settings(settings), folder, seed=seed, resume=True, progress=progress)
+    config = build_config(
+        options,
+        classes,
+        metrics=result.metrics,
+        steps=result.steps,
+        seconds=result.seconds,
+        parameters=sum(p.numel() for p in model.parameters()),
+    )
+    atomic_write.replace_file(folder / CONFIG_NAME, json.dumps(config, indent=1).encode())
 
 
-class Run:
-    """What the contest for classifiers asks of a run."""
+class FineTunedClassifier(ImportedClassifier):
+    """A fine-tuned encoder."""
 
-    tokenizer, many = None, False
-
-    def __init__(self, folder: Path):
-        self.folder, self.config = folder, json.loads((folder / NAME).read_text(encoding="utf-8"))
-        self.labels: list[str] = self.config["labels"]
-        self.source = Embedder(self.config["source"])
-        self.model = Tuned(self.source.net, len(self.labels))
+    def __init__(self, folder: Path, config: dict[str, Any]):
+        super().__init__(folder, config)
+        self.model = EncoderWithHead(self.encoder.model, len(self.labels))
         load_weights(self.model, folder / "model.safetensors")
         self.model.eval()
 
     def probabilities(self, texts: Sequence[str]) -> np.ndarray:
-        return chances(self.model, self.source.rows(texts))
-
-    def predict(self, text: str) -> Prediction:
-        found = dict(zip(self.labels, self.probabilities([text])[0].tolist(), strict=True))
-        return Prediction(max(found, key=found.__getitem__), found)
+        return predict_probabilities(self.model, self.encoder.encode_ids(texts))
 
 
-def finished(folder: Path) -> bool:
-    return (folder / NAME).is_file()
+def is_finished(folder: Path) -> bool:
+    return (folder / CONFIG_NAME).is_file()
+
+
+def load(folder: Path) -> FineTunedClassifier:
+    return FineTunedClassifier(folder, json.loads((folder / CONFIG_NAME).read_text(encoding="utf-8")))

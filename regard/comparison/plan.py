@@ -1,4 +1,4 @@
-"""Before anything is trained: cut the data, survey each design, count its steps, and write it all to plan.json."""
+"""The plan of a comparison: split the data, measure the cost of each design, count its steps, save it as plan.json."""
 
 from __future__ import annotations
 
@@ -6,17 +6,26 @@ import dataclasses
 import json
 import logging
 import shutil
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from regard.comparison import budget as budgets
 from regard.comparison import hf_finetuned, hf_frozen
-from regard.comparison.budget import Budget, Survey
-from regard.comparison.designs import FROZEN, IMPORTED, TUNED, Asked, Design, designs
-from regard.comparison.param_budget import sized
+from regard.comparison.budget import (
+    Budget,
+    DesignCost,
+    count_steps,
+    expected_seconds,
+    measure_cost,
+    measure_model,
+    parse_budget,
+)
+from regard.comparison.designs import FINETUNED, FROZEN, IMPORTED, Design, build_designs
+from regard.comparison.param_budget import scale_config
+from regard.comparison.request import ComparisonRequest
 from regard.config.messages import muted
 from regard.config.settings import merge_settings
 from regard.errors import UserError
@@ -29,173 +38,188 @@ from regard.training.interrupts import Interrupted
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A design with what was found out about it. `steps` is recorded here and nowhere else."""
+class PlannedDesign:
+    """A design with its cost and its number of steps.
+
+    Args:
+        evaluate_every: The number of steps between evaluations.
+        requested_settings: The settings before the design was scaled to a number of parameters.
+        search_choice: The values that a search has chosen.
+    """
 
     design: Design
-    survey: Survey
+    cost: DesignCost
     steps: int
-    every: int
-    given: dict[str, Any] = field(default_factory=dict)
-    """The settings as they were asked for, before the design was sized."""
-    chosen: dict[str, str] = field(default_factory=dict)
-    """What a search of settings chose."""
+    evaluate_every: int
+    requested_settings: dict[str, Any] = field(default_factory=dict)
+    search_choice: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.design.name
+
+    def expected_seconds(self) -> float:
+        return expected_seconds(self.cost, self.steps, self.evaluate_every)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """`left_out` says why a combination takes no part."""
+    """Everything that decides the runs of a comparison.
 
-    asked: Asked
+    Args:
+        split: What the task reported about the split of the data: number of items, duplicates, evidence.
+        skipped: The reason for each design that cannot be built.
+        environment: Versions and machine that made the plan.
+    """
+
+    request: ComparisonRequest
     budget: Budget
-    facts: dict[str, Any]
-    entries: list[Entry]
-    left_out: dict[str, str]
+    split: dict[str, Any]
+    designs: list[PlannedDesign]
+    skipped: dict[str, str]
     threads: int
-    made: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
 
     @property
     def seeds(self) -> range:
-        return range(self.asked.seeds)
+        return range(self.request.seeds)
 
     @property
-    def runs(self) -> list[tuple[Entry, int]]:
-        """Seed by seed, so that what is done at any time covers all designs."""
-        return [(entry, seed) for seed in self.seeds for entry in self.entries]
+    def runs(self) -> list[tuple[PlannedDesign, int]]:
+        """Designs and seeds, seed by seed, so that the finished runs always cover all designs."""
+        return [(planned, seed) for seed in self.seeds for planned in self.designs]
 
-    def seconds(self) -> float:
-        """That the training is expected to take."""
-        each = [budgets.expected(e.survey, e.steps, e.every) for e in self.entries]
-        return sum(each) * self.asked.seeds
+    def expected_seconds(self) -> float:
+        return sum(planned.expected_seconds() for planned in self.designs) * self.request.seeds
 
-    def disk(self) -> int:
-        """Bytes that the runs will take: the weights of each, and while one trains two checkpoints of it. The parts of
-        the data are there already."""
-        sizes = [4 * e.survey.parameters for e in self.entries]
-        return sum(sizes) * self.asked.seeds + 8 * max(sizes, default=0)
+    def expected_bytes(self) -> int:
+        """Return the disk space of the runs: the weights of each, and two checkpoints of the one that trains."""
+        sizes = [4 * planned.cost.parameters for planned in self.designs]
+        return sum(sizes) * self.request.seeds + 8 * max(sizes, default=0)
 
 
-def prepare(asked: Asked, out: Path) -> Plan:
-    """The plan that is in `out`, made to hold all that is asked, or a new one."""
+def prepare_plan(request: ComparisonRequest, out: Path) -> Plan:
+    """Return the plan in the folder `out`, extended to all designs of the request, or a new one."""
     file = out / "plan.json"
     if out.is_file() or (
         out.is_dir() and not file.is_file() and any(p.name not in ("parts", "generated") for p in out.iterdir())
     ):
-        raise UserError(f"{out} is there already and no comparison; name another folder for --out")
-    train = asked.settings.get("train") or {}
-    if any(int(train.get(key) or 1) > 1 for key in ("devices", "nodes")):
-        raise UserError("runs are compared on one process each; a single large run: regard train under torchrun")
-    before = _read(file) if file.is_file() else None
-    if before is not None:
-        _same(before["asked"], asked, out)
+        raise UserError(f"{out} exists and is not a comparison; choose another folder with --out")
+    train = request.settings.get("train") or {}
+    if any(int(train.get(key) or 1) > 1 for key in ("num_devices", "num_nodes")):
+        raise UserError("compare trains each run in one process; for a large run use regard train under torchrun")
+    saved = _read_plan(file) if file.is_file() else None
+    if saved is not None:
+        _require_same_request(saved["request"], request, out)
     out.mkdir(parents=True, exist_ok=True)
-    wanted = designs(asked)
-    facts = before["facts"] if before else _deal(asked, wanted, out)
-    for what, count in facts["repeated"].items():
+    designs = build_designs(request.task, request.models, request.vary)
+    split = saved["split"] if saved else _split_data(request, designs, out)
+    for parts, count in split["repeated"].items():
         if count:
-            logger.warning(f"{count:,} items of {what.replace(' in ', ' stand in ')} too")
-    budget = budgets.parse(asked.budget)
+            logger.warning(f"{count:,} items of {parts.replace(' in ', ' are also in ')}")
     plan = Plan(
-        asked,
-        budget,
-        facts,
-        [_entry(e) for e in before["entries"]] if before else [],
-        dict(before["left_out"]) if before else {},
-        before["threads"] if before else torch.get_num_threads(),
-        before["made"] if before else {"versions": package_versions(), "machine": environment.describe_machine()},
+        request,
+        parse_budget(request.budget),
+        split,
+        [_planned_design(tree) for tree in saved["designs"]] if saved else [],
+        dict(saved["skipped"]) if saved else {},
+        saved["threads"] if saved else torch.get_num_threads(),
+        saved["environment"] if saved else {"versions": package_versions(), "machine": environment.describe_machine()},
     )
-    known = {entry.design.slug: entry for entry in plan.entries}
-    entries = []
-    for design in wanted:
-        if design.slug in known:
-            if known[design.slug].given != json.loads(json.dumps(design.tree)):
-                raise UserError(f"{out} knows another {design.name!r}: {known[design.slug].given}; give it a new label")
-            entries.append(known[design.slug])
+    by_slug = {planned.design.slug: planned for planned in plan.designs}
+    planned_designs: list[PlannedDesign] = []
+    for design in designs:
+        if design.slug in by_slug:
+            planned = by_slug[design.slug]
+            if planned.requested_settings != json.loads(json.dumps(design.settings)):
+                raise UserError(
+                    f"{out} has another {design.name!r}, with {planned.requested_settings}; give it a new label"
+                )
+            planned_designs.append(planned)
             continue
         try:
-            entries.append(_look(plan, design, out))
-            plan.left_out.pop(design.name, None)
+            planned_designs.append(_plan_design(plan, design, out))
+            plan.skipped.pop(design.name, None)
         except Interrupted:
             raise
         except Exception as problem:
-            plan.left_out[design.name] = str(problem)
-            logger.info(f"{design.name} takes no part: {problem}")
-        write(dataclasses.replace(plan, entries=merged(plan.entries, entries)), out)
-    if not entries:
-        raise UserError("none of the designs can be built: " + "; ".join(f"{k}: {v}" for k, v in plan.left_out.items()))
-    write(dataclasses.replace(plan, entries=merged(plan.entries, entries)), out)
-    return dataclasses.replace(plan, entries=entries)
+            plan.skipped[design.name] = str(problem)
+            logger.info(f"{design.name} is skipped: {problem}")
+        save_plan(plan, planned_designs, out)
+    if not planned_designs:
+        raise UserError("no design can be built: " + "; ".join(f"{k}: {v}" for k, v in plan.skipped.items()))
+    save_plan(plan, planned_designs, out)
+    return dataclasses.replace(plan, designs=planned_designs)
 
 
-def replay(folder: Path, out: Path) -> Asked:
-    """Take over the plan of another comparison, with its steps and its parts of the data: the same runs again."""
-    found = _read(folder / "plan.json")
+def copy_plan(folder: Path, out: Path) -> ComparisonRequest:
+    """Copy the plan and the data of another comparison, to repeat its runs with the same number of steps."""
+    saved = _read_plan(folder / "plan.json")
     if not (out / "plan.json").is_file():
         if out.exists() and any(out.iterdir()):
-            raise UserError(f"{out} is there already and no comparison; name another folder for --out")
+            raise UserError(f"{out} exists and is not a comparison; choose another folder with --out")
         out.mkdir(parents=True, exist_ok=True)
         shutil.copytree(folder / "parts", out / "parts")
         shutil.copyfile(folder / "plan.json", out / "plan.json")
-    return Asked(**found["asked"])
+    return ComparisonRequest(**saved["request"])
 
 
-def _deal(asked: Asked, wanted: list[Design], out: Path) -> dict[str, Any]:
-    """Cut the data once, for all."""
+def _split_data(request: ComparisonRequest, designs: Sequence[Design], out: Path) -> dict[str, Any]:
+    """Split the data once, for all runs."""
     parts = out / "parts"
     shutil.rmtree(parts, ignore_errors=True)
     parts.mkdir()
-    settings = build_settings(asked.task, merge_settings(_plain(asked, wanted), {"seed": 0}))
+    # Reading the data needs the settings of any design that is not an imported model.
+    first = next((design.settings for design in designs if design.model not in IMPORTED), {})
+    tree = merge_settings(request.settings, {k: v for k, v in first.items() if k in ("model", "objective")})
+    settings = build_settings(request.task, merge_settings(tree, {"seed": 0}))
     if not settings.data.train:
-        raise UserError(f"no data was given: regard compare {asked.task} FILE --models ...")
-    return get_comparison(asked.task).split_data(settings, asked.test, asked.test_fraction, asked.split_seed, parts)
+        raise UserError(f"no data: regard compare {request.task} FILE --models ...")
+    adapter = get_comparison(request.task)
+    return adapter.split_data(settings, request.test, request.test_fraction, request.split_seed, parts)
 
 
-def _plain(asked: Asked, wanted: list[Design]) -> dict[str, Any]:
-    """Settings of a design that is no imported one, for what all designs share."""
-    tree = next((d.tree for d in wanted if d.model not in IMPORTED), {})
-    return merge_settings(asked.settings, {k: v for k, v in tree.items() if k in ("model", "objective")})
+def design_settings(plan: Plan, design: Design, out: Path) -> dict[str, Any]:
+    """Return all settings of a design, on the parts of the data."""
+    settings = merge_settings(plan.request.settings, design.settings)
+    data = get_comparison(plan.request.task).data_settings(out / "parts", plan.split)
+    return merge_settings(settings, {"data": data})
 
 
-def tree_of(plan: Plan, design: Design, out: Path) -> dict[str, Any]:
-    """All settings of a design, on the parts of the data."""
-    tree = merge_settings(plan.asked.settings, design.tree)
-    return merge_settings(tree, {"data": get_comparison(plan.asked.task).data_settings(out / "parts", plan.facts)})
-
-
-def _look(plan: Plan, design: Design, out: Path) -> Entry:
-    """Survey a design, make it as large as the budget says, and count its steps."""
-    task, tree, given = plan.asked.task, tree_of(plan, design, out), design.tree
+def _plan_design(plan: Plan, design: Design, out: Path) -> PlannedDesign:
+    """Scale a design to the budget of parameters, measure its cost and count its steps."""
+    task, settings, requested_settings = plan.request.task, design_settings(plan, design, out), design.settings
     scratch = out / "parts" / "tokens"
     if design.model in IMPORTED:
-        hf_frozen.check(task, design.tree["model"])
+        hf_frozen.check_options(task, design.settings["model"])
     if design.model == FROZEN:
-        return Entry(design, Survey(fitted=True), 0, 0, design.tree)
-    if plan.budget.parameters and design.model != TUNED:
-        chosen = _sized(task, tree, plan.budget.parameters, scratch)
-        design = Design(design.name, merge_settings(design.tree, {"model": chosen}))
-        tree = tree_of(plan, design, out)
-    tree = merge_settings(tree, {"train": {"threads": plan.threads}})
-    if design.model == TUNED:
-        net, job, _ = hf_finetuned.ready(design.tree["model"], out / "parts", 0)
-        seen = budgets.counted(net, job, hf_finetuned.settings(tree), plan.budget, scratch)
+        return PlannedDesign(design, DesignCost(fitted=True), 0, 0, design.settings)
+    if plan.budget.parameters and design.model != FINETUNED:
+        model = _scale_model(task, settings, plan.budget.parameters)
+        design = Design(design.name, merge_settings(design.settings, {"model": model}))
+        settings = design_settings(plan, design, out)
+    settings = merge_settings(settings, {"train": {"threads": plan.threads}})
+    if design.model == FINETUNED:
+        model, objective, _ = hf_finetuned.build_training(design.settings["model"], out / "parts", 0)
+        cost = measure_model(model, objective, hf_finetuned.train_settings(settings), plan.budget, scratch)
     else:
-        seen = budgets.survey(task, tree, plan.budget, scratch)
-    steps, every = budgets.steps_of(plan.budget, seen)
-    logger.info(
-        f"{design.name}: fitted at once"
-        if seen.fitted
-        else f"{design.name}: {seen.parameters:,} parameters, {steps:,} steps of {seen.seconds_step * 1e3:.0f} ms"
-    )
-    return Entry(design, seen, steps, every, given)
+        cost = measure_cost(task, settings, plan.budget, scratch)
+    steps, evaluate_every = count_steps(plan.budget, cost)
+    if cost.fitted:
+        logger.info(f"{design.name}: fitted without training steps")
+    else:
+        seconds = f"{cost.seconds_per_step * 1e3:.0f} ms"
+        logger.info(f"{design.name}: {cost.parameters:,} parameters, {steps:,} steps of {seconds}")
+    return PlannedDesign(design, cost, steps, evaluate_every, requested_settings)
 
 
-def _sized(task: str, tree: dict[str, Any], wanted: int, folder: Path) -> dict[str, Any]:
-    """The model's settings with its widths changed; a model that is fitted at once is as large as it is."""
-    settings: Any = build_settings(task, tree)
+def _scale_model(task: str, settings_tree: dict[str, Any], max_params: int) -> dict[str, Any]:
+    """Return the model settings with scaled widths; nothing for a model that is fitted."""
+    settings: Any = build_settings(task, settings_tree)
     if not hasattr(settings.model, "build"):
         return {}
     task_object = get_task(task)
@@ -204,68 +228,64 @@ def _sized(task: str, tree: dict[str, Any], wanted: int, folder: Path) -> dict[s
     vocab_size = task_object.build_tokenizer(settings, dataset).vocab_size
     entries = {**task_object.config_entries(dataset), "vocab_size": vocab_size}
 
-    def count(config: Any) -> int:
+    def count_params(config: Any) -> int:
         with torch.device("meta"):
             model = task_object.build_model(dataclasses.replace(settings, model=config), entries)
         return sum(p.numel() for p in model.parameters())
 
-    return asdict(sized(settings.model, wanted, count))
+    return asdict(scale_config(settings.model, max_params, count_params))
 
 
-def folder_of(out: Path, design: Design, seed: int) -> Path:
+def run_folder(out: Path, design: Design, seed: int) -> Path:
     return out / "runs" / design.slug / f"seed-{seed}"
 
 
-def score_of(out: Path, design: Design, seed: int) -> Path:
+def score_file(out: Path, design: Design, seed: int) -> Path:
     return out / "scores" / design.slug / f"seed-{seed}.json"
 
 
-def failure_of(out: Path, design: Design, seed: int) -> Path:
+def failure_file(out: Path, design: Design, seed: int) -> Path:
     return out / "failures" / design.slug / f"seed-{seed}.json"
 
 
-def _same(before: dict[str, Any], asked: Asked, out: Path) -> None:
-    """Models, combinations and seeds may be added; the rest must be as it was."""
-    now = json.loads(json.dumps(asdict(asked)))
-    free = ("models", "vary", "seeds", "measure")
-    changed = [key for key in now if key not in free and now[key] != before.get(key)]
+def _require_same_request(saved: dict[str, Any], request: ComparisonRequest, out: Path) -> None:
+    """Raise unless only models, combinations, seeds or the metric differ."""
+    current = json.loads(json.dumps(asdict(request)))
+    changeable = ("models", "vary", "seeds", "metric")
+    changed = [key for key in current if key not in changeable and current[key] != saved.get(key)]
     if changed:
-        told = "; ".join(f"{key} was {before.get(key)!r} and is now {now[key]!r}" for key in changed)
-        raise UserError(f"{out} holds a comparison of other runs: {told}. Name another folder for --out")
+        changes = "; ".join(f"{key} was {saved.get(key)!r} and is now {current[key]!r}" for key in changed)
+        raise UserError(f"{out} has another comparison: {changes}. Choose another folder with --out")
 
 
-def merged(before: list[Entry], now: list[Entry]) -> list[Entry]:
-    """Entries that are known and not asked for now stay known."""
-    fresh = {entry.design.slug for entry in now}
-    return [*now, *(entry for entry in before if entry.design.slug not in fresh)]
-
-
-def write(plan: Plan, out: Path) -> None:
+def save_plan(plan: Plan, designs: Sequence[PlannedDesign], out: Path) -> None:
+    """Write plan.json with these designs, and with the saved ones that are not among them."""
+    slugs = {planned.design.slug for planned in designs}
+    designs = [*designs, *(planned for planned in plan.designs if planned.design.slug not in slugs)]
     content = {
         "format": FORMAT,
-        "asked": asdict(plan.asked),
+        "request": asdict(plan.request),
         "budget": str(plan.budget),
-        "facts": plan.facts,
-        "entries": [asdict(entry) for entry in plan.entries],
-        "left_out": plan.left_out,
+        "split": plan.split,
+        "designs": [asdict(planned) for planned in designs],
+        "skipped": plan.skipped,
         "threads": plan.threads,
-        "made": plan.made,
+        "environment": plan.environment,
     }
-    atomic_write.replace_file(out / "plan.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    atomic_write.replace_file(out / "plan.json", text.encode())
 
 
-def _entry(tree: dict[str, Any]) -> Entry:
-    survey = {**tree["survey"], "unknown": tuple(tree["survey"]["unknown"])}
-    return Entry(
-        Design(**tree["design"]), Survey(**survey), tree["steps"], tree["every"], tree["given"], tree["chosen"]
-    )
+def _planned_design(tree: dict[str, Any]) -> PlannedDesign:
+    cost = {**tree["cost"], "unknown_ops": tuple(tree["cost"]["unknown_ops"])}
+    return PlannedDesign(**{**tree, "design": Design(**tree["design"]), "cost": DesignCost(**cost)})
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read_plan(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-        if found["format"] != FORMAT:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        if content["format"] != FORMAT:
             raise ValueError
-        return found
+        return content
     except (OSError, ValueError, KeyError, TypeError):
-        raise UserError(f"{file} is not the plan of a comparison that this regard reads") from None
+        raise UserError(f"{file} is not a plan.json of this version of regard (format {FORMAT})") from None

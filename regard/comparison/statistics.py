@@ -1,23 +1,23 @@
-"""What may be said of designs that were each trained with several seeds and measured on the same test items.
+"""Statistics of designs that are trained with several seeds and evaluated on the same test items.
 
-Two things vary: the seed of a run and the items it is measured on. Of a design's mean over S seeds and n items
+Two things vary: the seed of a run and the items it is evaluated on. Of a design's mean over S seeds and n items
 
     v_items   is its variance by scipy's bootstrap over the items:                  σ_i²/n + σ_is²/(nS)
-    v_seeds   s²/S, s² the spread over seeds on the whole test part:                σ_s²/S + σ_is²/(nS)
-    v_both    what stands in both, (w - v_items)/(S - 1), w the mean over seeds of each one's own v_items
+    v_seeds   s²/S, s² the variance over seeds on the whole test part:              σ_s²/S + σ_is²/(nS)
+    v_both    the term in both, (w - v_items)/(S - 1), w the mean over seeds of each one's own v_items
 
 (crossed random effects, as of readers and cases in Dorfman, Berbaum & Metz 1992, here seeds and items.) A difference of
-two designs has the v_items of the paired differences, as both are measured on the same items, and the v_seeds and
-v_both of both. An interval reaches to each side by
+two designs has the v_items of the paired differences, as both are evaluated on the same items, and the v_seeds and
+v_both of both. The half width of an interval is
 
-    reach² = t²(n - 1) · (v_items - v_both) + t²(df) · v_seeds,     at least t²(n - 1) · v_items
+    half_width² = t²(n - 1) · (v_items - v_both) + t²(df) · v_seeds,     at least t²(n - 1) · v_items
 
-each part with its own quantile of Student's t (Zou & Donner 2008), df = S - 1, for a difference Welch's: few seeds ask
-for a wide one. p is the level at which the interval ends at 0. Where fewer than `FEW` items tell two designs apart, the
-test that draws signs by chance decides if it is the stricter one. All pairs are corrected together (Holm 1979).
+each term with its own quantile of Student's t (Zou & Donner 2008), df = S - 1, for a difference Welch's: few seeds need
+a large one. p is the level at which the interval ends at 0. If fewer than `FEW_ITEMS` items differ between two designs,
+a sign-flip permutation test decides if it is the stricter one. All pairs are corrected together (Holm 1979).
 
-Not told apart is not the same as equal: where an interval of a difference reaches further than `MARGIN` of the scale of
-the measure, the comparison cannot tell, and it is said how many more seeds would narrow it to that.
+No significant difference does not mean equal. If the interval of a difference is wider than `MARGIN` of the scale of
+the metric, the pair is inconclusive, and the number of seeds that would narrow it is reported.
 """
 
 from __future__ import annotations
@@ -37,59 +37,71 @@ from regard.tasks.comparison import Metric
 ALPHA = 0.05
 POWER = 0.8
 RESAMPLES = 2000
-FEW = 40
+FEW_ITEMS = 40
 MARGIN = 0.1
-"""Of the scale, which is 1 of a share and else the best mean: a difference that may be larger is not settled."""
-MOST_SEEDS = 1000
-_CELLS = 1 << 22  # of the indices that are held at once
+"""A difference up to this fraction of the scale is small. The scale is 1 for a fraction, else the best mean."""
+MAX_SEEDS = 1000
+_MAX_INDICES = 1 << 22  # bootstrap indices held in memory at once
 
 
 @dataclass(frozen=True)
-class Spread:
-    """An estimate, what its variance is made of, and the degrees of freedom that estimate has."""
+class Estimate:
+    """An estimated value and the parts of its variance.
+
+    Args:
+        item_variance: v_items.
+        seed_variances: (v_seeds, S) of each design in it; empty for a single seed.
+        shared_variance: v_both.
+        num_items: Number of test items.
+    """
 
     value: float
-    items: float
-    seeds: tuple[tuple[float, int], ...] = ()
-    """(v_seeds, S) of each design in it; none where a single seed says nothing about seeds."""
-    both: float = 0.0
-    count: int = 2
-    """Test items."""
+    item_variance: float
+    seed_variances: tuple[tuple[float, int], ...] = ()
+    shared_variance: float = 0.0
+    num_items: int = 2
 
     @property
-    def fixed(self) -> float:
-        """Variance that more seeds would not take away."""
-        return max(self.items - self.both, 0.0) if self.seeds else self.items
+    def irreducible_variance(self) -> float:
+        """The variance that more seeds would not reduce."""
+        if not self.seed_variances:
+            return self.item_variance
+        return max(self.item_variance - self.shared_variance, 0.0)
 
-    def reach(self, alpha: float = ALPHA) -> float:
-        """How far the interval goes to each side."""
-        items = float(stats.t.isf(alpha / 2, max(self.count - 1, 1))) ** 2
-        seeds = sum(v for v, _ in self.seeds)
+    def half_width(self, alpha: float = ALPHA) -> float:
+        """Return half the width of the interval."""
+        t2_items = item_quantile(self.num_items, alpha) ** 2
+        seeds = sum(v for v, _ in self.seed_variances)
         if seeds <= 0:
-            return (items * self.items) ** 0.5
-        freedom = seeds**2 / sum(v**2 / (s - 1) for v, s in self.seeds)
-        both = items * self.fixed + float(stats.t.isf(alpha / 2, freedom)) ** 2 * seeds
-        return max(both, items * self.items) ** 0.5
+            return (t2_items * self.item_variance) ** 0.5
+        df = seeds**2 / sum(v**2 / (s - 1) for v, s in self.seed_variances)
+        both = t2_items * self.irreducible_variance + float(stats.t.isf(alpha / 2, df)) ** 2 * seeds
+        return max(both, t2_items * self.item_variance) ** 0.5
 
     def interval(self, alpha: float = ALPHA) -> tuple[float, float]:
-        reach = self.reach(alpha)
-        return self.value - reach, self.value + reach
+        half_width = self.half_width(alpha)
+        return self.value - half_width, self.value + half_width
 
     @property
     def p(self) -> float:
-        """Of a value at least as far from 0, if the true one is 0."""
+        """The probability of a value at least this far from 0 if the true value is 0."""
         size = abs(self.value)
         if size == 0:
             return 1.0
-        if self.reach(1e-15) <= size:
-            return 1e-15 if self.reach() > 0 else 0.0
-        found: Any = optimize.brentq(lambda log: self.reach(math.exp(log)) - size, math.log(1e-15), -1e-12)
-        return math.exp(found)
+        if self.half_width(1e-15) <= size:
+            return 1e-15 if self.half_width() > 0 else 0.0
+        root: Any = optimize.brentq(lambda log: self.half_width(math.exp(log)) - size, math.log(1e-15), -1e-12)
+        return math.exp(root)
+
+
+def item_quantile(num_items: int, alpha: float) -> float:
+    """Return Student's t quantile for the variance over items."""
+    return float(stats.t.isf(alpha / 2, max(num_items - 1, 1)))
 
 
 @dataclass(frozen=True)
-class Standing:
-    """Where a design stands: its mean, a 95 % interval, each seed's value, and a rank that it may share."""
+class DesignEstimate:
+    """A design's mean with its 95 % interval, the value of each seed, and its rank, which designs may share."""
 
     name: str
     mean: float
@@ -101,10 +113,18 @@ class Standing:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two designs: the difference a - b, its 95 % interval, its p, p corrected for all pairs, and whether they are told
-    apart. Where not: how many seeds more each would want at the difference seen, or how many items if seeds alone
-    would not do; None where nothing would. `wide`: the interval reaches further than the margin, and `narrow` more
-    seeds each would bring it within; None where seeds alone would not."""
+    """The difference of two designs.
+
+    Args:
+        difference: The mean of a minus that of b, with its 95 % interval (low, high).
+        p: The p-value.
+        p_corrected: The p-value, corrected for all pairs (Holm).
+        significant: Whether p_corrected is below 0.05.
+        seeds_needed: More seeds for each design to show such a difference; None if no number of seeds would.
+        items_needed: Test items to show it, if seeds alone would not.
+        inconclusive: Not significant, and the interval is wider than the margin.
+        seeds_for_margin: More seeds for each design to narrow the interval to the margin; None if none would.
+    """
 
     a: str
     b: str
@@ -112,23 +132,23 @@ class Pair:
     low: float
     high: float
     p: float
-    corrected: float
-    apart: bool
-    more_seeds: int | None = None
-    items: int | None = None
-    wide: bool = False
-    narrow: int | None = None
+    p_corrected: float
+    significant: bool
+    seeds_needed: int | None = None
+    items_needed: int | None = None
+    inconclusive: bool = False
+    seeds_for_margin: int | None = None
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """`margin` is the difference that is still called small."""
+    """Estimates of all designs, the best first, and of all pairs. `margin` is the largest difference called small."""
 
-    standings: list[Standing] = field(default_factory=list)
+    estimates: list[DesignEstimate] = field(default_factory=list)
     pairs: list[Pair] = field(default_factory=list)
     margin: float = 0.0
 
-    def pair(self, a: str, b: str) -> Pair:
+    def find_pair(self, a: str, b: str) -> Pair:
         return next(p for p in self.pairs if {p.a, p.b} == {a, b})
 
 
@@ -137,210 +157,249 @@ def analyse(
     metric: Metric,
     *,
     better: str = "max",
-    share: bool = False,
-    linear: bool = False,
-    top: float | None = None,
+    is_fraction: bool = False,
+    is_mean: bool = False,
+    maximum: float | None = None,
     alpha: float = ALPHA,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Analysis:
-    """`scores` has for each design what each run got of each item, (seeds, items, k), all of the same items in the same
-    order; `metric` turns sums over items into the measure. `share`: it lies between 0 and 1. `linear`: it is the mean
-    over items of the first of the k numbers. `top`: it lies between 0 and this, and intervals end there."""
+    """Estimate a metric of each design and of each difference.
+
+    Args:
+        scores: For each design the scores of each run on each item, (seeds, items, k), in the same order of items.
+        metric: Maps sums over items (..., k) to the metric.
+        better: "max" or "min".
+        is_fraction: The metric lies between 0 and 1.
+        is_mean: The metric is the mean over items of the first of the k numbers.
+        maximum: The metric lies between 0 and this; intervals are clipped.
+    """
     if not scores:
         return Analysis()
     names = list(scores)
-    counts = {values.shape[1] for values in scores.values()}
-    if len(counts) != 1 or 0 in counts:
-        raise UserError(f"designs are compared on the same items, and were measured on {sorted(counts)} of them")
-    n = counts.pop()
-    seen = {name: np.asarray(metric(values.sum(1)), float) for name, values in scores.items()}
-    drawn = _bootstrap(scores, metric, resamples, seed)
-    spreads = {name: _spread(seen[name], drawn[name], n) for name in names}
-    pairs = list(combinations(names, 2))
-    apart = {pair: _difference(pair, seen, drawn, spreads, n) for pair in pairs}
-    p = [apart[pair].p for pair in pairs]
-    if linear:
-        p = [max(one, _signs(scores[a], scores[b], seed)) for one, (a, b) in zip(p, pairs, strict=True)]
-    corrected = holm(p)
-    best = (max if better == "max" else min)(spread.value for spread in spreads.values())
-    margin = MARGIN * (1.0 if share else abs(best))
-    told = [
-        _pair(pair, apart[pair], p[i], corrected[i], alpha, len(pairs), [len(seen[name]) for name in pair], margin)
-        for i, pair in enumerate(pairs)
+    item_counts = {values.shape[1] for values in scores.values()}
+    if len(item_counts) != 1 or 0 in item_counts:
+        raise UserError(f"all designs must be evaluated on the same test items, not on {sorted(item_counts)} items")
+    n = item_counts.pop()
+    values = {name: np.asarray(metric(runs.sum(1)), float) for name, runs in scores.items()}
+    resampled = _bootstrap(scores, metric, resamples, seed)
+    estimates = {name: _estimate(values[name], resampled[name], n) for name in names}
+    name_pairs = list(combinations(names, 2))
+    differences = {pair: _estimate_difference(pair, values, resampled, estimates, n) for pair in name_pairs}
+    p_values = [differences[pair].p for pair in name_pairs]
+    if is_mean:
+        p_values = [
+            max(p, _sign_flip_p(scores[a], scores[b], seed)) for p, (a, b) in zip(p_values, name_pairs, strict=True)
+        ]
+    corrected = holm(p_values)
+    best = (max if better == "max" else min)(estimate.value for estimate in estimates.values())
+    margin = MARGIN * (1.0 if is_fraction else abs(best))
+    pairs = [
+        _pair(
+            pair,
+            differences[pair],
+            (p, p_corrected),
+            alpha=alpha,
+            num_pairs=len(name_pairs),
+            seeds=max(len(values[name]) for name in pair),
+            margin=margin,
+        )
+        for pair, p, p_corrected in zip(name_pairs, p_values, corrected, strict=True)
     ]
-    top = 1.0 if share else top
-    if top is not None:  # no two shares differ by more than 1
-        told = [replace(t, low=max(t.low, -top), high=min(t.high, top)) for t in told]
-    beats = [(t.a, t.b) if (t.difference > 0) == (better == "max") else (t.b, t.a) for t in told if t.apart]
-    place = ranks(names, beats)
-    standings = []
+    maximum = 1.0 if is_fraction else maximum
+    if maximum is not None:  # two fractions differ by at most 1
+        pairs = [replace(pair, low=max(pair.low, -maximum), high=min(pair.high, maximum)) for pair in pairs]
+    wins = [
+        (pair.a, pair.b) if (pair.difference > 0) == (better == "max") else (pair.b, pair.a)
+        for pair in pairs
+        if pair.significant
+    ]
+    ranks = rank_designs(names, wins)
+    results = []
     for name in names:
-        low, high = bounds(spreads[name], share, alpha)
-        low, high = (low, high) if top is None else (max(low, 0.0), min(high, top))
-        standings.append(Standing(name, spreads[name].value, low, high, seen[name].tolist(), place[name]))
+        low, high = clipped_interval(estimates[name], is_fraction, alpha)
+        low, high = (low, high) if maximum is None else (max(low, 0.0), min(high, maximum))
+        results.append(DesignEstimate(name, estimates[name].value, low, high, values[name].tolist(), ranks[name]))
     sign = -1 if better == "max" else 1
-    standings.sort(key=lambda s: (s.rank, sign * s.mean))
-    return Analysis(standings, told, margin)
+    results.sort(key=lambda result: (result.rank, sign * result.mean))
+    return Analysis(results, pairs, margin)
 
 
-def bounds(spread: Spread, share: bool, alpha: float = ALPHA) -> tuple[float, float]:
-    """The interval. Of a share it lies within 0 and 1: the part of the items is Wilson's (1927), for as many items as
-    would have the variance that was found."""
-    low, high = spread.interval(alpha)
-    if not share:
+def clipped_interval(estimate: Estimate, is_fraction: bool, alpha: float = ALPHA) -> tuple[float, float]:
+    """Return the interval; for a fraction within 0 and 1.
+
+    For a fraction the part of the items is Wilson's (1927), for as many items as would have the estimated variance.
+    """
+    low, high = estimate.interval(alpha)
+    if not is_fraction:
         return low, high
-    seeds = spread.reach(alpha) ** 2 - float(stats.t.isf(alpha / 2, max(spread.count - 1, 1))) ** 2 * spread.fixed
-    ends = [_wilson(spread.value, spread.fixed, spread.count, alpha, max(seeds, 0.0))]
-    ends.append(_wilson(spread.value, spread.items, spread.count, alpha, 0.0))
-    return max(0.0, min(low for low, _ in ends)), min(1.0, max(high for _, high in ends))
+    items = item_quantile(estimate.num_items, alpha) ** 2 * estimate.irreducible_variance
+    seeds = max(estimate.half_width(alpha) ** 2 - items, 0.0)
+    intervals = [
+        _wilson(estimate.value, estimate.irreducible_variance, estimate.num_items, alpha, seeds),
+        _wilson(estimate.value, estimate.item_variance, estimate.num_items, alpha, 0.0),
+    ]
+    return max(0.0, min(low for low, _ in intervals)), min(1.0, max(high for _, high in intervals))
 
 
 def _wilson(p: float, variance: float, count: int, alpha: float, seeds: float) -> tuple[float, float]:
-    """Limits of a share with this variance over items, to which the squared reach of the seeds is added."""
+    """Return the limits of a fraction with this variance over items; `seeds` is added to the squared half widths."""
     n = max(float(count), p * (1 - p) / variance) if variance > 0 and 0 < p < 1 else float(count)
-    z = float(stats.t.isf(alpha / 2, max(count - 1, 1)))
+    z = item_quantile(count, alpha)
     middle = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
     return p - ((p - middle + half) ** 2 + seeds) ** 0.5, p + ((middle + half - p) ** 2 + seeds) ** 0.5
 
 
-def holm(p: Sequence[float]) -> list[float]:
-    """p corrected for being among so many (Holm 1979)."""
-    order, corrected, highest = np.argsort(p, kind="stable"), [1.0] * len(p), 0.0
-    for place, i in enumerate(order):
-        highest = max(highest, min(1.0, (len(p) - place) * p[i]))
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values corrected for multiple comparisons (Holm 1979)."""
+    count = len(p_values)
+    corrected, highest = [1.0] * count, 0.0
+    for position, i in enumerate(np.argsort(p_values, kind="stable")):
+        highest = max(highest, min(1.0, (count - position) * p_values[i]))
         corrected[i] = highest
     return corrected
 
 
-def ranks(names: Sequence[str], beats: Sequence[tuple[str, str]]) -> dict[str, int]:
-    """The best are 1; who is beaten ranks behind all that beat it. Designs that share a rank were not told apart."""
-    above = {name: [a for a, b in beats if b == name] for name in names}
-    found: dict[str, int] = {}
+def rank_designs(names: Sequence[str], wins: Sequence[tuple[str, str]]) -> dict[str, int]:
+    """Return ranks from 1: a design ranks behind all that beat it significantly.
+
+    Args:
+        wins: Pairs (winner, loser).
+    """
+    winners = {name: [winner for winner, loser in wins if loser == name] for name in names}
+    ranks: dict[str, int] = {}
 
     def rank(name: str) -> int:
-        if name not in found:
-            found[name] = 1 + max(map(rank, above[name]), default=0)
-        return found[name]
+        if name not in ranks:
+            ranks[name] = 1 + max(map(rank, winners[name]), default=0)
+        return ranks[name]
 
     return {name: rank(name) for name in names}
 
 
 def _bootstrap(scores: Mapping[str, np.ndarray], metric: Metric, resamples: int, seed: int) -> dict[str, np.ndarray]:
-    """The measure of each run on items drawn anew, the same for all: (seeds, resamples) for each design."""
+    """Return the metric of each run on resampled items, the same items for all: (seeds, resamples) per design."""
     runs = [run.astype(np.float64) for values in scores.values() for run in values]
     n, k = runs[0].shape
     flat = np.concatenate(runs, 1)  # (items, runs * k)
 
     def statistic(items: np.ndarray, axis: int = -1) -> np.ndarray:
         rows = items.reshape(-1, n)
-        times = np.stack([np.bincount(row, minlength=n) for row in rows]).astype(np.float64)
-        sums = (times @ flat).reshape(len(rows), len(runs), k)
+        counts = np.stack([np.bincount(row, minlength=n) for row in rows]).astype(np.float64)
+        sums = (counts @ flat).reshape(len(rows), len(runs), k)
         return np.asarray(metric(sums)).T.reshape(len(runs), *items.shape[:-1])
 
-    # a single item says nothing about items
-    if n < 2:
-        whole = np.asarray(metric(np.stack(runs).sum(1)), float)[:, None].repeat(2, 1)
+    if n < 2:  # a single item has no variance
+        resampled = np.asarray(metric(np.stack(runs).sum(1)), float)[:, None].repeat(2, 1)
     else:
-        whole = stats.bootstrap(
+        resampled = stats.bootstrap(
             (np.arange(n),),
             statistic,
             vectorized=True,
             n_resamples=resamples,
-            batch=max(1, _CELLS // n),
+            batch=max(1, _MAX_INDICES // n),
             method="percentile",
             rng=np.random.default_rng(seed),
         ).bootstrap_distribution
     ends = np.cumsum([len(values) for values in scores.values()])
-    return dict(zip(scores, np.split(whole, ends[:-1]), strict=True))
+    return dict(zip(scores, np.split(resampled, ends[:-1]), strict=True))
 
 
-def _spread(seen: np.ndarray, drawn: np.ndarray, n: int) -> Spread:
-    items, seeds = float(drawn.mean(0).var(ddof=1)), len(seen)
+def _estimate(values: np.ndarray, resampled: np.ndarray, n: int) -> Estimate:
+    """Estimate a design from the value of each seed, and from its values on resampled items."""
+    item_variance, seeds = float(resampled.mean(0).var(ddof=1)), len(values)
     if seeds < 2:
-        return Spread(float(seen.mean()), items, (), 0.0, n)
-    own = float(drawn.var(1, ddof=1).mean())
-    both = max(0.0, (own - items) / (seeds - 1))
-    return Spread(float(seen.mean()), items, ((float(seen.var(ddof=1)) / seeds, seeds),), both, n)
+        return Estimate(float(values.mean()), item_variance, (), 0.0, n)
+    own = float(resampled.var(1, ddof=1).mean())
+    shared = max(0.0, (own - item_variance) / (seeds - 1))
+    return Estimate(float(values.mean()), item_variance, ((float(values.var(ddof=1)) / seeds, seeds),), shared, n)
 
 
-def _difference(
+def _estimate_difference(
     pair: tuple[str, str],
-    seen: Mapping[str, np.ndarray],
-    drawn: Mapping[str, np.ndarray],
-    spreads: Mapping[str, Spread],
+    values: Mapping[str, np.ndarray],
+    resampled: Mapping[str, np.ndarray],
+    estimates: Mapping[str, Estimate],
     n: int,
-) -> Spread:
+) -> Estimate:
     a, b = pair
-    items = float((drawn[a].mean(0) - drawn[b].mean(0)).var(ddof=1))
-    one, other = spreads[a], spreads[b]
-    value = float(seen[a].mean() - seen[b].mean())
-    return Spread(value, items, one.seeds + other.seeds, one.both + other.both, n)
+    item_variance = float((resampled[a].mean(0) - resampled[b].mean(0)).var(ddof=1))
+    return Estimate(
+        float(values[a].mean() - values[b].mean()),
+        item_variance,
+        estimates[a].seed_variances + estimates[b].seed_variances,
+        estimates[a].shared_variance + estimates[b].shared_variance,
+        n,
+    )
 
 
-def _signs(a: np.ndarray, b: np.ndarray, seed: int, draws: int = 9999) -> float:
-    """p of the sum of paired differences among those with signs drawn by chance, where few items differ; else 0."""
-    difference = a[..., 0].mean(0) - b[..., 0].mean(0)
-    difference = difference[difference != 0]
-    count = len(difference)
-    if count >= FEW:
+def _sign_flip_p(a: np.ndarray, b: np.ndarray, seed: int, samples: int = 9999) -> float:
+    """Return the p-value of a sign-flip test on the paired differences, if few items differ; else 0."""
+    differences = a[..., 0].mean(0) - b[..., 0].mean(0)
+    differences = differences[differences != 0]
+    count = len(differences)
+    if count >= FEW_ITEMS:
         return 0.0
+    threshold = abs(differences.sum()) - 1e-9
     if count <= 12:
         bits = (np.arange(1 << count)[:, None] >> np.arange(count)) & 1
-        sums = np.abs((2 * bits - 1) @ difference)
-        return float((sums >= abs(difference.sum()) - 1e-9).mean())
-    signs = np.random.default_rng(seed).choice((-1.0, 1.0), (draws, count))
-    return float((1 + (np.abs(signs @ difference) >= abs(difference.sum()) - 1e-9).sum()) / (1 + draws))
+        return float((np.abs((2 * bits - 1) @ differences) >= threshold).mean())
+    signs = np.random.default_rng(seed).choice((-1.0, 1.0), (samples, count))
+    return float((1 + (np.abs(signs @ differences) >= threshold).sum()) / (1 + samples))
 
 
 def _pair(
-    pair: tuple[str, str],
-    spread: Spread,
-    p: float,
-    corrected: float,
+    names: tuple[str, str],
+    estimate: Estimate,
+    p_values: tuple[float, float],
+    *,
     alpha: float,
-    among: int,
-    seeds: list[int],
+    num_pairs: int,
+    seeds: int,
     margin: float,
 ) -> Pair:
-    low, high = spread.interval(alpha)
-    apart = corrected < alpha
-    more, items = (None, None) if apart else wanted(spread, max(seeds), alpha / among)
-    wide = not apart and spread.reach(alpha) > margin
-    narrow = narrowed(spread, max(seeds), margin, alpha) if wide else None
-    return Pair(pair[0], pair[1], spread.value, low, high, p, corrected, apart, more, items, wide, narrow)
+    """Describe the difference of two designs; `p_values` without and with correction."""
+    significant = p_values[1] < alpha
+    needed = (None, None) if significant else needed_for_power(estimate, seeds, alpha / num_pairs)
+    inconclusive = not significant and estimate.half_width(alpha) > margin
+    seeds_for_margin = seeds_for_half_width(estimate, seeds, margin, alpha) if inconclusive else None
+    interval = estimate.interval(alpha)
+    return Pair(*names, estimate.value, *interval, *p_values, significant, *needed, inconclusive, seeds_for_margin)
 
 
-def narrowed(spread: Spread, seeds: int, reach: float, alpha: float = ALPHA) -> int | None:
-    """How many seeds more would bring the interval within `reach` to each side; None where none would."""
-    if not spread.seeds:
+def seeds_for_half_width(estimate: Estimate, seeds: int, half_width: float, alpha: float = ALPHA) -> int | None:
+    """Return how many more seeds would narrow the interval to this half width; None if none would."""
+    if not estimate.seed_variances:
         return None
-    count = np.arange(seeds + 1, MOST_SEEDS + 1)
-    enough = _far(spread, count, alpha) <= reach
-    return int(count[enough.argmax()]) - seeds if enough.any() else None
+    counts = np.arange(seeds + 1, MAX_SEEDS + 1)
+    enough = _half_width_with_seeds(estimate, counts, alpha) <= half_width
+    return int(counts[enough.argmax()]) - seeds if enough.any() else None
 
 
-def _far(spread: Spread, count: np.ndarray, alpha: float) -> np.ndarray:
-    """The reach with so many seeds of each."""
-    each = sum(v * s for v, s in spread.seeds)
-    parts = sum((v * s / count) ** 2 for v, s in spread.seeds) / (count - 1)
-    freedom = (each / count) ** 2 / np.maximum(parts, 1e-300)
-    items = stats.t.isf(alpha / 2, max(spread.count - 1, 1)) ** 2 * spread.fixed
-    return (items + stats.t.isf(alpha / 2, np.maximum(freedom, 1.0)) ** 2 * each / count) ** 0.5
+def _half_width_with_seeds(estimate: Estimate, counts: np.ndarray, alpha: float) -> np.ndarray:
+    """Return the half width of the interval for each number of seeds."""
+    variance = sum(v * s for v, s in estimate.seed_variances)
+    parts = sum((v * s / counts) ** 2 for v, s in estimate.seed_variances) / (counts - 1)
+    df = (variance / counts) ** 2 / np.maximum(parts, 1e-300)
+    items = item_quantile(estimate.num_items, alpha) ** 2 * estimate.irreducible_variance
+    return (items + stats.t.isf(alpha / 2, np.maximum(df, 1.0)) ** 2 * variance / counts) ** 0.5
 
 
-def wanted(spread: Spread, seeds: int, alpha: float) -> tuple[int | None, int | None]:
-    """How many seeds more would tell such a difference from 0 with chance `POWER`, if it is the true one; where no
-    number of seeds would, how many test items, were seeds no question."""
-    size = abs(spread.value)
+def needed_for_power(estimate: Estimate, seeds: int, alpha: float) -> tuple[int | None, int | None]:
+    """Return how many more seeds, or else how many test items, would show the difference with probability `POWER`.
+
+    This assumes that the estimated difference is the true one.
+    """
+    size = abs(estimate.value)
     if size == 0:
         return None, None
-    fixed, each = spread.fixed, sum(v * s for v, s in spread.seeds)
-    if each > 0:
-        count = np.arange(seeds + 1, MOST_SEEDS + 1)
-        enough = size >= _far(spread, count, alpha) + stats.norm.ppf(POWER) * (fixed + each / count) ** 0.5
+    fixed, variance = estimate.irreducible_variance, sum(v * s for v, s in estimate.seed_variances)
+    if variance > 0:
+        counts = np.arange(seeds + 1, MAX_SEEDS + 1)
+        error = (fixed + variance / counts) ** 0.5
+        enough = size >= _half_width_with_seeds(estimate, counts, alpha) + stats.norm.ppf(POWER) * error
         if enough.any():
-            return int(count[enough.argmax()]) - seeds, None
-    reach = float(stats.norm.ppf(1 - alpha / 2) + stats.norm.ppf(POWER))
-    return None, int(np.ceil(spread.count * fixed * (reach / size) ** 2)) or None
+            return int(counts[enough.argmax()]) - seeds, None
+    quantile = float(stats.norm.ppf(1 - alpha / 2) + stats.norm.ppf(POWER))
+    return None, int(np.ceil(estimate.num_items * fixed * (quantile / size) ** 2)) or None

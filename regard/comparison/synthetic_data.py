@@ -1,18 +1,18 @@
-"""Generated data for comparisons, written beside them as plain files.
+"""Synthetic data for comparisons, written to files in the folder of the comparison.
 
-reviews:count=6000        one sentence decides; the words that do are known          (classify)
-contexts:count=6000       a sentence that means nothing without the one before       (classify)
-dates:count=4000          dates as people write them, to ISO                         (translate)
-numbers:count=4000        numbers spelled out in one language, to another            (translate)
-copies:count=4000         words said again in reverse; the test has longer ones      (translate)
-people:count=1000         people with invented names, born in real cities            (recall)
-scenes:count=1000         pictures of coloured shapes with a sentence each           (caption)
+reviews:count=6000        one sentence decides the label; the deciding words are known     (classify)
+contexts:count=6000       a sentence whose meaning depends on the one before it            (classify)
+dates:count=4000          dates in many formats, to ISO                                    (translate)
+numbers:count=4000        numbers in words, from one language to another                   (translate)
+copies:count=4000         words in reverse order; the test texts are longer                (translate)
+people:count=1000         people with invented names, born in real cities                  (recall)
+scenes:count=1000         images of colored shapes with a sentence each                    (caption)
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -24,86 +24,97 @@ from regard.errors import UserError
 Rows = list[dict[str, Any]]
 
 
-def write(task: str, spec: str, home: Path, asked: dict[str, Any]) -> dict[str, Any]:
-    """Write what `spec` names into `home`, and give the settings `data`; a test part of its own is put into `asked`,
-    where the data have one."""
-    name, options = specs.parse_spec(spec)
-    of, make = specs.find_choice("generated data", name, KINDS)
-    if of != task:
-        raise UserError(f"{name!r} are data for {of!r}, not for {task!r}")
+def write_synthetic_data(task: str, spec: str, folder: Path, options: dict[str, Any]) -> dict[str, Any]:
+    """Generate data and write them to a folder.
+
+    Args:
+        spec: A name with options, such as "reviews:count=2000,seed=1".
+        options: Options of the comparison; "test" is set if the data have a test part.
+
+    Returns:
+        The settings `data` of the runs.
+    """
+    name, spec_options = specs.parse_spec(spec)
+    data_task, generate = specs.find_choice("synthetic data", name, GENERATORS)
+    if data_task != task:
+        raise UserError(f"{name!r} are data for the task {data_task!r}, not for {task!r}")
     try:
-        count, seed = int(options.pop("count", 4000)), int(options.pop("seed", 0))
+        count, seed = int(spec_options.pop("count", 4000)), int(spec_options.pop("seed", 0))
     except ValueError:
-        raise UserError(f"{spec!r}: count and seed are numbers") from None
-    if options:
-        raise UserError(f"{spec!r}: generated data take count and seed, and not {', '.join(options)}")
-    home.mkdir(parents=True, exist_ok=True)
+        raise UserError(f"{spec!r}: count and seed must be integers") from None
+    if spec_options:
+        raise UserError(f"{spec!r}: synthetic data have the options count and seed, not {', '.join(spec_options)}")
+    folder.mkdir(parents=True, exist_ok=True)
     if task == "caption":
-        scene_files.write_scenes(home, count, seed=seed, eval_count=1)
-        return {"train": [str((home / f"train.{ending}").absolute()) for ending in ("zip", "captions.tsv")]}
+        scene_files.write_scenes(folder, count, seed=seed, eval_count=1)
+        return {"train": [str((folder / f"train.{suffix}").absolute()) for suffix in ("zip", "captions.tsv")]}
     files = {}
-    for part, content in make(count, seed).items():
-        rows = (
-            content if isinstance(content, str) else "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in content)
+    for part, content in generate(count, seed).items():
+        text = (
+            content
+            if isinstance(content, str)
+            else "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in content)
         )
-        ending = {"facts": "txt", "asked": "tsv"}.get(part, "jsonl")
-        files[part] = str((home / f"{part}.{ending}").absolute())
-        Path(files[part]).write_text(rows, encoding="utf-8")
+        suffix = {"facts": "txt", "questions": "tsv"}.get(part, "jsonl")
+        files[part] = str((folder / f"{part}.{suffix}").absolute())
+        Path(files[part]).write_text(text, encoding="utf-8")
     if "test" in files:
-        asked["test"] = [files["test"]]
+        options["test"] = [files["test"]]
     if task == "recall":
-        return {"train": [files["facts"], files["asked"]]}
+        return {"train": [files["facts"], files["questions"]]}
     if task == "classify":
         return {"train": files["train"], "text": "text", "label": "label"}
     return {"train": [files["train"]], "source": "source", "target": "target"}
 
 
 def _people(count: int, seed: int) -> dict[str, str]:
-    """Each fact is said in two ways; of all people the answer is known, and some are kept back."""
-    made = people.generate_people(count, seed, phrasings=2, train_fraction=0.9)
-    return {"facts": "\n".join(made.facts) + "\n", "asked": "".join(f"{q}\t{a}\n" for q, a in made.train_questions)}
+    """Each fact has two phrasings. Questions about some people are held out."""
+    data = people.generate_people(count, seed, phrasings=2, train_fraction=0.9)
+    questions = "".join(f"{question}\t{answer}\n" for question, answer in data.train_questions)
+    return {"facts": "\n".join(data.facts) + "\n", "questions": questions}
+
+
+def _classification_rows(examples: Iterable[Any]) -> Rows:
+    return [{"text": example.text, "label": example.label, "evidence": example.evidence} for example in examples]
 
 
 def _reviews(count: int, seed: int) -> dict[str, Rows]:
-    made = reviews.generate_reviews(count, seed)
-    return {"train": [{"text": r.text, "label": r.label, "evidence": r.evidence} for r in made]}
+    return {"train": _classification_rows(reviews.generate_reviews(count, seed))}
 
 
 def _contexts(count: int, seed: int) -> dict[str, Rows]:
-    """Learnt from lists of any length in colours drawn freely, measured on even ones, from which words tell nothing."""
-    parts = {
-        "train": contexts.generate_contexts(count, seed, list_length=(1, 12), balanced=False),
-        "test": contexts.generate_contexts(max(4, count // 6), seed + 1),
-    }
+    """Train on lists of any length with random colors, test on balanced ones, where counting words does not help."""
     return {
-        part: [{"text": c.text, "label": c.label, "evidence": c.evidence} for c in made] for part, made in parts.items()
+        "train": _classification_rows(contexts.generate_contexts(count, seed, list_length=(1, 12), balanced=False)),
+        "test": _classification_rows(contexts.generate_contexts(max(4, count // 6), seed + 1)),
     }
 
 
-def _written(kind: str, count: int, seed: int) -> dict[str, Rows]:
-    return {"train": [{"source": w.source, "target": w.target} for w in aligned_pairs.generate_pairs(kind, count, seed)]}
+def _pairs(kind: str, count: int, seed: int) -> dict[str, Rows]:
+    pairs = aligned_pairs.generate_pairs(kind, count, seed)
+    return {"train": [{"source": pair.source, "target": pair.target} for pair in pairs]}
 
 
 def _copies(count: int, seed: int) -> dict[str, Rows]:
-    """Words in reverse: of 2 to 10 words to learn from, of 11 to 16 to be measured on."""
+    """Words in reverse order: texts of 2 to 10 words for training, of 11 to 16 for testing."""
     words = [f"{a}{b}" for a in "bdfgklmnprst" for b in ("a", "e", "i", "o", "u")]
 
-    def make(random: Random, low: int, high: int, n: int) -> Rows:
+    def generate_rows(random: Random, low: int, high: int, n: int) -> Rows:
         rows = []
         for _ in range(n):
-            said = random.choices(words, k=random.randint(low, high))
-            rows.append({"source": " ".join(said), "target": " ".join(reversed(said))})
+            source = random.choices(words, k=random.randint(low, high))
+            rows.append({"source": " ".join(source), "target": " ".join(reversed(source))})
         return rows
 
     random = Random(f"copies {seed}")
-    return {"train": make(random, 2, 10, count), "test": make(random, 11, 16, max(4, count // 6))}
+    return {"train": generate_rows(random, 2, 10, count), "test": generate_rows(random, 11, 16, max(4, count // 6))}
 
 
-KINDS: dict[str, tuple[str, Callable[[int, int], Mapping[str, Rows | str]]]] = {
+GENERATORS: dict[str, tuple[str, Callable[[int, int], Mapping[str, Rows | str]]]] = {
     "reviews": ("classify", _reviews),
     "contexts": ("classify", _contexts),
-    "dates": ("translate", lambda count, seed: _written("dates", count, seed)),
-    "numbers": ("translate", lambda count, seed: _written("numbers", count, seed)),
+    "dates": ("translate", lambda count, seed: _pairs("dates", count, seed)),
+    "numbers": ("translate", lambda count, seed: _pairs("numbers", count, seed)),
     "copies": ("translate", _copies),
     "people": ("recall", _people),
     "scenes": ("caption", lambda count, seed: {}),
