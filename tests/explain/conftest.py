@@ -1,36 +1,36 @@
-"""Looks of small true models, whose weights `record` gives exactly; and a browser that shows them."""
+"""Looks of small models, with their exact attention weights, and a browser that opens the pages."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from small_subjects import exact, missing, translation
+from small_explainers import exact_maps, masked_token_explainer, translation_explainer
 
-from regard.explain.build import seen_by
-from regard.tasks.classify.look import Look
+from regard.explain.build import build_look
+from regard.explain.look_result import Look
 
 
 @pytest.fixture(scope="module")
 def masked():
-    subject = missing()
-    return Look(seen_by(subject)), exact(subject), subject
+    explainer = masked_token_explainer()
+    return build_look(explainer), exact_maps(explainer), explainer
 
 
 @pytest.fixture(scope="module")
 def translated():
-    subject = translation()
-    return Look(seen_by(subject)), exact(subject), subject
+    explainer = translation_explainer()
+    return build_look(explainer), exact_maps(explainer), explainer
 
 
 @pytest.fixture(scope="module")
 def two():
-    one, other = missing(0), missing(1)
-    return Look(seen_by(one)).beside(Look(seen_by(other))), exact(one), exact(other)
+    one, other = masked_token_explainer(0), masked_token_explainer(1)
+    return build_look(one).compare_with(build_look(other)), exact_maps(one), exact_maps(other)
 
 
 class Page:
-    """A page in the chromium, with everything it complained of."""
+    """A page in the browser, with its errors."""
 
     def __init__(self, context, path: Path, fragment: str):
         self.page = context.new_page()
@@ -45,7 +45,7 @@ class Page:
         return self.page.get_attribute("#large", "data-shown").split("/")
 
     def until(self, place: int, value: str) -> None:
-        """Wait until this part of what is shown is so."""
+        """Wait until this part of the page's state has a value."""
         self.page.wait_for_function(
             "([place, value]) => document.getElementById('large').dataset.shown.split('/')[place] === value",
             arg=[place, value],
@@ -58,7 +58,7 @@ class Page:
         self.page.wait_for_selector("#large[data-shown]", timeout=10000)
 
     def cells(self) -> list[list[float]]:
-        """The numbers of the heatmap, cell by cell, as the readout says them while the arrow keys walk over it."""
+        """The values of the heatmap, read cell by cell with the arrow keys."""
         self.page.locator("#heatmap").focus()
         return self.page.evaluate(
             """() => {
