@@ -24,7 +24,7 @@ def ask(
             "withheld. [answers that are more likely right than wrong]"
         ),
     ] = None,
-    near: Annotated[int, typer.Option(min=0, help="Number of similar known names to show.")] = 3,
+    nearest: Annotated[int, typer.Option(min=0, help="Number of similar known names to show.")] = 3,
     import_: Imports = None,
     json_: Json = False,
 ) -> None:
@@ -41,11 +41,11 @@ def ask(
     """
     model = open_run(run, import_, "ask")
     if question != "-":
-        _print_answer(model.ask(question, abstain=abstain, nearest=near), json_)
+        _print_answer(model.ask(question, abstain=abstain, nearest=nearest), json_)
         return
     for line in filter(None, map(str.strip, sys.stdin)):
         try:
-            _print_answer(model.ask(line, abstain=abstain, nearest=near), json_)
+            _print_answer(model.ask(line, abstain=abstain, nearest=nearest), json_)
         except UserError as error:  # continue with the next question
             print(json.dumps({"question": line, "error": str(error)}) if json_ else f"regard: {error}", flush=True)
 

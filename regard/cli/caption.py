@@ -49,7 +49,7 @@ def caption(
     if out is not None and not out.parent.is_dir():
         raise UserError(f"there is no folder {str(out.parent)!r} to write {out.name} into")
     model = open_run(run, import_, "caption")
-    from regard.tasks.caption.page import MOST, page
+    from regard.tasks.caption.page import MAX_IMAGES, render_page
 
     show_measuring_progress()
     captions = model.caption(
@@ -58,7 +58,7 @@ def caption(
         alpha=alpha,
         consensus=consensus,
         maps=out is not None,
-        faithful=MOST if faithful and out is not None else 0,
+        faithful=MAX_IMAGES if faithful and out is not None else 0,
         on_progress=progress_counter("captioned"),
     )
     for item in captions:
@@ -68,5 +68,5 @@ def caption(
             print(item.text if len(captions) == 1 else f"{item.name}\t{item.text}")
     if out is not None:
         maps = json.dumps([item.as_dict() for item in captions], ensure_ascii=False) if suffix == ".json" else None
-        out.write_text(page(model, captions, images) if maps is None else maps, encoding="utf-8")
+        out.write_text(render_page(model, captions, images) if maps is None else maps, encoding="utf-8")
         logger.info(f"{'page' if maps is None else 'maps'}: {out}")

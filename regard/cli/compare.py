@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,9 +19,21 @@ from regard.config.messages import configure
 from regard.config.settings import load_settings
 from regard.errors import UserError
 
-RECIPE_KEYS = (
-    *("models", "vary", "search", "budget", "seeds", "test", "test_fraction", "split_seed", "measure", "generate"),
-)
+if TYPE_CHECKING:
+    from regard.comparison import ComparisonRequest, ComparisonResult
+
+RECIPE_KEYS = [
+    "models",
+    "vary",
+    "search",
+    "budget",
+    "seeds",
+    "test",
+    "test_fraction",
+    "split_seed",
+    "metric",
+    "generate",
+]
 """Keys of a recipe that are about the comparison. All other keys are settings of the runs."""
 
 
@@ -50,7 +62,7 @@ def compare(
     ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Runs of each design. [3]")] = None,
     test: Annotated[list[str] | None, typer.Option(help="Test file (two for pairs). [a fifth is held out]")] = None,
-    measure: Annotated[
+    metric: Annotated[
         str | None, typer.Option(help="Metric for the ranking: accuracy, macro_f1, loss, bleu, exact, ...")
     ] = None,
     generate: Annotated[
@@ -84,8 +96,8 @@ def compare(
       regard compare language corpus.txt --models gpt,cnn --budget 2steps --seeds 1 --block-size 16 --out compared
       regard compare classify reviews.csv --models han,tfidf --budget 2min --seeds 3 --dry-run
     """
-    from regard.comparison.compare_designs import Stopped, compare_designs
-    from regard.comparison.designs import listed, varied
+    from regard.comparison.plan import copy_plan
+    from regard.comparison.run_comparison import ComparisonStopped, plan_comparison, run_comparison, unused_folder
     from regard.config.plugins import import_files
     from regard.training.interrupts import Interrupted
 
@@ -93,38 +105,31 @@ def compare(
         raise UserError("--import cannot be used with --on ray: the file is not on the cluster")
     configure("stderr" if json_ else "stdout", quiet=quiet)
     import_files(import_)
-    given = {
-        "models": None if models is None else listed(models),
-        "vary": varied(vary) if vary else None,
-        "search": varied(search) if search else None,
-        "budget": budget or None,
-        "seeds": seeds,
-        "test": test or None,
-        "measure": measure,
-        "generate": generate,
-    }
-    folder = out or _unused_folder(task, data)
+    given = {"models": models, "vary": vary or None, "search": search or None, "budget": budget or None}
+    given |= {"seeds": seeds, "test": test or None, "metric": metric, "generate": generate}
+    folder = out or unused_folder(task, data)
     with _remove_if_unused(folder, dry_run):
         if replay is not None:
-            from regard.comparison.plan import replay as read_replay
-
-            request = read_replay(replay, folder)
+            request = copy_plan(replay, folder)
         else:
             request = _build_request(task, data, given, config, options, set_, folder)
+        if dry_run:
+            plan = plan_comparison(request, folder, on=on)
+            if json_:
+                steps = {planned.name: planned.steps for planned in plan.designs}
+                print(json.dumps({"designs": list(steps), "steps": steps}))
+            return
         try:
-            result = compare_designs(request, folder, on=on, dry=dry_run, progress=not quiet)
-        except Stopped as stop:
-            print_result(stop.found, folder, json_)
+            result = run_comparison(request, folder, on=on, progress=not quiet)
+        except ComparisonStopped as stop:
+            _print_result(stop.result, json_)
             again = f"--replay {replay} " if replay else ""
             print(f"regard: stopped; the same command resumes ({again}--out {folder})", file=sys.stderr)
             raise typer.Exit(130) from None
         except (Interrupted, KeyboardInterrupt):
             print(f"regard: stopped; nothing is lost. The same command resumes (--out {folder})", file=sys.stderr)
             raise typer.Exit(130) from None
-    if not dry_run:
-        print_result(result, folder, json_)
-    elif json_:
-        print(json.dumps(result))
+    _print_result(result, json_)
 
 
 def _build_request(
@@ -135,30 +140,20 @@ def _build_request(
     options: dict[str, Any],
     set_: list[str] | None,
     folder: Path,
-) -> Any:
+) -> ComparisonRequest:
     """Merge the recipe and the options into the request of a comparison."""
-    from regard.comparison.designs import Asked, with_bags
+    from regard.comparison.request import build_request
 
     recipe = load_settings(config) if config else {}
     task = task or recipe.get("task")
     if task is None:
         raise UserError("name a task: regard compare classify FILE --models ..., or --config RECIPE")
-    request = {key: recipe[key] for key in RECIPE_KEYS if key in recipe}
-    request |= {key: value for key, value in given.items() if value is not None}
-    if data:  # files on the command line override generated data of a recipe
-        if given["generate"]:
-            raise UserError(f"give a data file ({data[0]}) or --generate {given['generate']}, not both")
-        request.pop("generate", None)
-        options = {**options, "data.train": _absolute_files(task, data)}
+    if data and given["generate"]:
+        raise UserError(f"give a data file ({data[0]}) or --generate {given['generate']}, not both")
     settings = collect_settings(task, config, options, set_)
-    settings = {key: value for key, value in settings.items() if key not in RECIPE_KEYS}
-    if spec := request.pop("generate", None):
-        from regard.comparison.synthetic_data import write
-
-        settings["data"] = {**settings.get("data", {}), **write(task, spec, folder / "generated", request)}
-    defaults = {"models": [], "measure": _default_measure(settings.get("data") or {})}
-    request = _normalize({"task": task, "settings": settings, **defaults, **request})
-    return Asked(**{**request, "models": with_bags(task, request["models"])})
+    request = {key: settings.pop(key) for key in RECIPE_KEYS if key in settings}
+    request |= {key: value for key, value in given.items() if value is not None}
+    return build_request(task, data or None, settings, folder, request)
 
 
 @contextlib.contextmanager
@@ -182,52 +177,11 @@ def _remove_if_unused(folder: Path, dry_run: bool) -> Iterator[None]:
                     path.rmdir()
 
 
-def print_result(result: dict[str, Any], folder: Path, json_: bool) -> None:
+def _print_result(result: ComparisonResult, json_: bool) -> None:
     """Print the table of a comparison, or all results as JSON."""
     if json_:
-        print(json.dumps({"out": str(folder), **result}, ensure_ascii=False))
+        print(json.dumps({"out": str(result.folder), **result.data}, ensure_ascii=False))
         return
-    from regard.comparison.terminal_table import show
+    from regard.comparison.terminal_table import print_comparison
 
-    show(result, folder)
-
-
-def _absolute_files(task: str, data: list[str]) -> str | list[str]:
-    if task == "classify":
-        if len(data) > 1:
-            raise UserError(f"classify takes one file, not {len(data)}")
-        return str(Path(data[0]).absolute())
-    return [str(Path(file).absolute()) for file in data]
-
-
-def _default_measure(data: dict[str, Any]) -> str | None:
-    """The metric that ranks classifiers by default: the one that training uses to choose its best checkpoint."""
-    weighted = data.get("class_weights") not in (None, "none")
-    return "macro_f1" if weighted else "micro_f1" if data.get("multi_label") else None
-
-
-def _normalize(request: dict[str, Any]) -> dict[str, Any]:
-    """Turn single values into lists: a recipe may say `budget: 2min`, and numbers for the values of a setting."""
-    for key in ("models", "budget", "test"):
-        if isinstance(request.get(key), str | int | float | dict):
-            request[key] = [request[key]]
-    for key in ("vary", "search"):
-        values = request.get(key) or {}
-        if not isinstance(values, dict):
-            raise UserError(f"{key} must be a mapping from settings to values, not {values!r}")
-        request[key] = {
-            name: [str(v) for v in (one if isinstance(one, list) else [one])] for name, one in values.items()
-        }
-    if isinstance(request.get("budget"), list):
-        request["budget"] = [str(value) for value in request["budget"]]
-    return request
-
-
-def _unused_folder(task: str | None, data: list[str] | None) -> Path:
-    """The first folder compared/NAME-TASK, -2, -3, ... that does not exist."""
-    stem = Path(data[0]).name.split(".")[0] if data else "generated"
-    number, folder = 1, Path("compared") / f"{stem}-{task}"
-    while folder.exists():
-        number += 1
-        folder = Path("compared") / f"{stem}-{task}-{number}"
-    return folder
+    print_comparison(result)

@@ -84,7 +84,9 @@ def format_metrics(metrics: dict[str, Any]) -> str:
         correct = f"{row['right']:.4f} ({row['low']:.4f} to {row['high']:.4f}) correct of {row['count']:,}"
         lines.append(f"confidence {row['from']:.1f} to {row['to']:.1f}  {correct}")
     for row in abstention:
-        lines.append(f"above {row['threshold']:.2f}: {row['answered']:7.2%} answered, {row['risk']:7.2%} of these wrong")
+        lines.append(
+            f"above {row['threshold']:.2f}: {row['answered']:7.2%} answered, {row['risk']:7.2%} of these wrong"
+        )
     if similarity and bias:
         from regard.tasks.recall.similarity import describe_bias, describe_similarity
 

@@ -59,13 +59,13 @@ def generate(
     if file is None and n == 1 and not json_:
         _stream(model, prompts[0], options)
         return
-    slid = False
+    window_moved = False
     for first in range(0, len(prompts), max(1, BATCH // n)):
         batch = prompts[first : first + max(1, BATCH // n)]
         for sample in (sample for samples in model.generate_all(batch, **options) for sample in samples):
-            slid |= sample.slid
+            window_moved |= sample.window_moved
             print(json.dumps(sample.as_dict(), ensure_ascii=False) if json_ else f"{sample}\n---", flush=True)
-    _report_window(slid, model, window)
+    _report_window(window_moved, model, window)
 
 
 def _stream(model: Any, prompt: str, options: dict[str, Any]) -> None:
@@ -85,11 +85,11 @@ def _stream(model: Any, prompt: str, options: dict[str, Any]) -> None:
     print()
     for message in messages:
         logger.info(message)
-    _report_window(sample.slid, model, options["window"])
+    _report_window(sample.window_moved, model, options["window"])
 
 
-def _report_window(slid: bool, model: Any, window: int | None) -> None:
-    if slid:
+def _report_window(window_moved: bool, model: Any, window: int | None) -> None:
+    if window_moved:
         size = window or model.settings.data.block_size
         logger.info(
             f"the text is longer than the context of {size} tokens: the model saw only the last {size // 2} to {size}"

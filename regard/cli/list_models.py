@@ -30,7 +30,10 @@ def collect_components() -> dict[str, Any]:
         cls
         for module in import_modules(regard.models.__name__, regard.models.__path__)
         for name, cls in vars(module).items()
-        if name.endswith("Config") and dataclasses.is_dataclass(cls) and cls.__module__ == module.__name__ and cls not in configs.values()
+        if name.endswith("Config")
+        and dataclasses.is_dataclass(cls)
+        and cls.__module__ == module.__name__
+        and cls not in configs.values()
     ]
     return {
         "models": [

@@ -52,9 +52,7 @@ def verify(
     import_files(import_)
     if run is not None:
         if topic or id or trained or timed or list_ or out:
-            raise UserError(
-                "verify RUN runs all checks: leave out --topic, --id, --trained, --timed, --list and --out"
-            )
+            raise UserError("verify RUN runs all checks: leave out --topic, --id, --trained, --timed, --list and --out")
         from regard.theory.run_checks import check_run
 
         results = check_run(run, seed)

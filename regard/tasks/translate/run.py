@@ -109,7 +109,7 @@ class Translator(Run):
         alpha: float = 1.0,
         sampling: Sampling | None = None,
         align: bool = False,
-        max_length: int | None = None,
+        max_new_tokens: int | None = None,
         precision: str = "float32",
         on_progress: Callable[[int], Any] | None = None,
     ) -> list[Translation]:
@@ -121,21 +121,19 @@ class Translator(Run):
             alpha: Exponent of the length in the score of beam search.
             sampling: Draw the tokens at random instead.
             align: Whether to align the words of source and translation by attention.
-            max_length: Maximum number of tokens of a translation. Default: depends on the length of the source.
+            max_new_tokens: Maximum number of tokens of a translation. Default: depends on the length of the source.
             precision: "float32", "float16" or "int8", for the weights.
             on_progress: Called with the number of sources of each batch when it is done.
         """
         ids, truncated = encode_sources(texts, self.tokenizer, self.max_tokens)
         if truncated:
-            logger.info(
-                f"{len(truncated):,} of {len(texts):,} sources were truncated to {self.max_tokens} tokens"
-            )
+            logger.info(f"{len(truncated):,} of {len(texts):,} sources were truncated to {self.max_tokens} tokens")
         rows = [i for i, row in enumerate(ids) if len(row) > 1]
         sources = [ids[i] for i in rows]
         hypotheses = self.batch_translator(precision).translate(
             sources,
             strategy=sampling or BeamSearch(beam, alpha),
-            max_length=max_length or self.max_length,
+            max_length=max_new_tokens or self.max_length,
             on_progress=on_progress,
         )
         best = [candidates[0] for candidates in hypotheses]
@@ -216,16 +214,27 @@ class Translator(Run):
         metrics = evaluate_pairs(self.model, encoded, batch_tokens=batch_tokens) if len(encoded) else {}
         return metrics if len(encoded) == len(pairs.sources) else {**metrics, "loss_rows": len(encoded)}
 
-    def look(self, text: str, **options: Any) -> Look:
-        """Show the attention of each word of the translation to the source.
+    def look(
+        self,
+        text: str,
+        *,
+        label: str | None = None,
+        faithful: bool = True,
+        what_if: Sequence[Any] = (),
+        beam: int = 5,
+    ) -> Look:
+        """Show the attention of each translated word to the source.
 
         Args:
             text: The source.
-            **options: As for `regard.tasks.translate.look.look`.
+            label: Not supported: a translator has no classes.
+            faithful: Whether to measure faithfulness.
+            what_if: Interventions (regard.explain.interventions).
+            beam: Beam size.
         """
         from regard.tasks.translate.look import look
 
-        return look(self, text, **options)
+        return look(self, text, label=label, faithful=faithful, what_if=what_if, beam=beam)
 
 
 def encode_sources(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> tuple[list[list[int]], set[int]]:
