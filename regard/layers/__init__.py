@@ -1,5 +1,4 @@
-"""Layers: multi-head attention over any mechanism, pooling by attention, the Transformer's blocks, two-way recurrent
-nets."""
+"""Layers: multi-head attention with any mechanism, attention pooling, Transformer blocks, bidirectional RNNs."""
 
 from regard.layers.attention_pooling import AttentionPooling, hop_kl, hop_penalty
 from regard.layers.bidirectional_rnn import BidirectionalRNN, reverse_padded

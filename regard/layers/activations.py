@@ -1,4 +1,4 @@
-"""Activations by the names that a Config uses."""
+"""Activation functions by the name in a config."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def activation(name: str) -> Callable[[Tensor], Tensor]:
-    """`"gelu"` is the exact one (erf); `"gelu-tanh"` is GPT-2's approximation of it."""
-    return specs.find("activation", name, ACTIVATIONS)
+    """Find an activation. "gelu" is the exact one (erf); "gelu-tanh" is the approximation that GPT-2 uses."""
+    return specs.find_choice("activation", name, ACTIVATIONS)

@@ -1,4 +1,4 @@
-"""The place of an eye where features of pictures are given: each vector of the grid is normed and brought to a width.
+"""Projection of precomputed image features, instead of a trained backbone: LayerNorm and a matrix for each grid cell.
 
 M[y, x] = W LN(features[y, x]) + b
 """
@@ -12,17 +12,25 @@ from regard.errors import UserError
 
 
 class FeatureProjection(nn.Module):
-    def __init__(self, width: int, dim: int):
+    """LayerNorm and a linear layer for each grid cell.
+
+    Args:
+        feature_dim: Width of the features.
+        dim: Width of the output.
+    """
+
+    def __init__(self, feature_dim: int, dim: int):
         super().__init__()
-        check_positive("given features", width=width, dim=dim)
-        self.width = width
-        self.norm = nn.LayerNorm(width)
-        self.out = nn.Linear(width, dim)
+        check_positive("feature projection", feature_dim=feature_dim, dim=dim)
+        self.feature_dim = feature_dim
+        self.norm = nn.LayerNorm(feature_dim)
+        self.out = nn.Linear(feature_dim, dim)
 
     def forward(self, features: Tensor) -> Tensor:
-        """(b, rows, columns, width) to (b, rows, columns, dim)."""
-        if features.dim() != 4 or features.shape[-1] != self.width:
+        """(b, rows, columns, feature_dim) to (b, rows, columns, dim)."""
+        if features.dim() != 4 or features.shape[-1] != self.feature_dim:
             raise UserError(
-                f"features are (batch, rows, columns, {self.width}), as in training; given {tuple(features.shape)}"
+                f"features must have shape (batch, rows, columns, {self.feature_dim}), as in training; given "
+                f"{tuple(features.shape)}"
             )
         return self.out(self.norm(features.to(self.out.weight.dtype)))

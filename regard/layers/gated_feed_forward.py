@@ -1,4 +1,4 @@
-"""The gated feed-forward net (Shazeer 2020, GLU Variants Improve Transformer, eq. 6; T5 1.1 uses it with GELU).
+"""Gated feed-forward net (Shazeer 2020, GLU Variants Improve Transformer, eq. 6; T5 1.1 uses it with GELU).
 
 W_2 (act(W_gate x) * W_1 x)
 """
@@ -13,6 +13,8 @@ from regard.layers.dropout import Dropout
 
 
 class GatedFeedForward(nn.Module):
+    """W_2 (act(W_gate x) * W_1 x), with dropout before W_2. Arguments as for `FeedForward`."""
+
     def __init__(
         self,
         dim: int,

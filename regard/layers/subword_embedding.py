@@ -1,10 +1,10 @@
-"""What the letters of a word tell, beside the word: words that are written alike share a part of their vectors.
+"""Subword embeddings: words with similar spelling share a part of their vectors.
 
-    e[w] = E[w] + 1/√|G(w)| · Σ_{g ∈ G(w)} U[bucket(g)]      G(w): all runs of 3 to 5 characters of <w>
+    e[w] = E[w] + 1/√|G(w)| · Σ_{g ∈ G(w)} U[bucket(g)]      G(w): all character n-grams of <w> of length 3 to 5
 
-(Bojanowski et al. 2017, Enriching Word Vectors with Subword Information, section 3.2; they take runs of up to 6 and do
-not divide.) A word that was read twice then knows what its stem and its ending mean from other words. Runs share the
-rows of U by a hash (FNV-1a); of a long word the first `MOST` count. Special tokens are not spelt.
+(Bojanowski et al. 2017, Enriching Word Vectors with Subword Information, section 3.2; they use lengths up to 6 and do
+not divide.) A rare word then gets the meaning of its stem and ending from other words. N-grams share the rows of U by a
+hash (FNV-1a). Of a long word only the first `MAX_NGRAMS` count. Special tokens have none.
 """
 
 from __future__ import annotations
@@ -19,64 +19,72 @@ from torch import Tensor, nn
 from regard.config.validation import check_positive
 
 LENGTHS = (3, 4, 5)
-MOST = 40
-_LONGEST = 64  # characters of a word that are looked at
+MAX_NGRAMS = 40
+_MAX_CHARACTERS = 64
 _CHUNK = 1 << 15
-_BASIS, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
+_FNV_OFFSET, _FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 
 
 class SubwordEmbedding(nn.Module):
-    """The second part of e at ids (...), (..., dim). Zero for every word before `spell`."""
+    """Embedding of the character n-grams of each word. It is zero before `set_words`.
 
-    runs: Tensor
+    Args:
+        vocab_size: Number of words.
+        buckets: Rows of U.
+        dim: Width of the embeddings.
+    """
 
-    def __init__(self, vocab: int, rows: int, dim: int):
+    ngrams: Tensor
+
+    def __init__(self, vocab_size: int, buckets: int, dim: int):
         super().__init__()
-        check_positive("spelling", vocab=vocab, rows=rows, dim=dim)
-        self.pieces = nn.Embedding(rows, dim)
-        nn.init.normal_(self.pieces.weight, std=0.02 if dim > 64 else 0.1)
-        self.register_buffer("runs", torch.zeros(vocab, MOST, dtype=torch.int32))  # row + 1 of each run; 0 is none
+        check_positive("subword embedding", vocab_size=vocab_size, buckets=buckets, dim=dim)
+        self.buckets = nn.Embedding(buckets, dim)
+        nn.init.normal_(self.buckets.weight, std=0.02 if dim > 64 else 0.1)
+        ngrams = torch.zeros(vocab_size, MAX_NGRAMS, dtype=torch.int32)  # bucket + 1 of each n-gram; 0 for none
+        self.register_buffer("ngrams", ngrams)
 
-    def spell(self, words: Sequence[str]) -> None:
-        """How each word of the vocabulary is written, in the order of their ids; "" for one that is not."""
-        self.runs.copy_(torch.from_numpy(buckets(words, self.pieces.num_embeddings)))
+    def set_words(self, words: Sequence[str]) -> None:
+        """Set the spelling of each word of the vocabulary, in the order of their ids; "" for special tokens."""
+        self.ngrams.copy_(torch.from_numpy(ngram_buckets(words, self.buckets.num_embeddings)))
 
     def forward(self, ids: Tensor) -> Tensor:
-        words, back = ids.unique(return_inverse=True)
-        return F.embedding(back, spelt(self.pieces.weight, self.runs[words]))
+        """Word ids (...) to embeddings (..., dim)."""
+        words, index = ids.unique(return_inverse=True)
+        return F.embedding(index, sum_ngrams(self.buckets.weight, self.ngrams[words]))
 
 
-def spelt(pieces: Tensor, runs: Tensor) -> Tensor:
-    """What rows of runs (words, MOST) come to: (words, dim)."""
-    real = runs > 0
-    counts = real.sum(-1)
+def sum_ngrams(table: Tensor, ngrams: Tensor) -> Tensor:
+    """The scaled sum of n-gram vectors for each word: (buckets, dim), (words, MAX_NGRAMS) to (words, dim)."""
+    exists = ngrams > 0
+    counts = exists.sum(-1)
     starts = counts.cumsum(0) - counts
-    total = F.embedding_bag(runs[real].long() - 1, pieces, starts, mode="sum")
+    total = F.embedding_bag(ngrams[exists].long() - 1, table, starts, mode="sum")
     return total / counts.clamp(min=1).sqrt()[:, None]
 
 
-def buckets(words: Sequence[str], rows: int) -> np.ndarray:
-    """The row of each run of each word, from 1 on, (words, MOST) int32; 0 where a word has no more."""
-    found = np.zeros((len(words), MOST), np.int32)
+def ngram_buckets(words: Sequence[str], buckets: int) -> np.ndarray:
+    """Bucket + 1 of each n-gram of each word, (words, MAX_NGRAMS) int32, filled up with 0."""
+    result = np.zeros((len(words), MAX_NGRAMS), np.int32)
     for first in range(0, len(words), _CHUNK):
-        part = words[first : first + _CHUNK]
-        found[first : first + len(part)] = _hashed([f"<{word[:_LONGEST]}>" if word else "" for word in part], rows)
-    return found
+        chunk = [f"<{word[:_MAX_CHARACTERS]}>" if word else "" for word in words[first : first + _CHUNK]]
+        result[first : first + len(chunk)] = _hash_ngrams(chunk, buckets)
+    return result
 
 
-def _hashed(words: list[str], rows: int) -> np.ndarray:
+def _hash_ngrams(words: list[str], buckets: int) -> np.ndarray:
     letters = np.zeros((len(words), max(LENGTHS + tuple(map(len, words)))), np.uint64)
     for row, word in zip(letters, words, strict=True):
         row[: len(word)] = np.frombuffer(word.encode("utf-32-le", "surrogatepass"), np.uint32)
-    each = []
+    columns = []
     for length in LENGTHS:
-        qk_positions = letters.shape[1] - length + 1
-        key = np.full((len(words), qk_positions), _BASIS)
+        count = letters.shape[1] - length + 1
+        key = np.full((len(words), count), _FNV_OFFSET)
         for k in range(length):
-            key = (key ^ letters[:, k : k + qk_positions]) * _PRIME  # wraps around
-        bucket = (key ^ key >> np.uint64(32)) % np.uint64(rows) + np.uint64(1)
-        each.append(np.where(letters[:, length - 1 :] > 0, bucket, 0).astype(np.int32))
-    every = np.concatenate(each, 1)
-    order = np.argsort(every == 0, axis=1, kind="stable")[:, :MOST]  # those that are there first
-    kept = np.take_along_axis(every, order, 1)
-    return np.pad(kept, ((0, 0), (0, MOST - kept.shape[1])))
+            key = (key ^ letters[:, k : k + count]) * _FNV_PRIME  # overflows, as FNV does
+        bucket = (key ^ key >> np.uint64(32)) % np.uint64(buckets) + np.uint64(1)
+        columns.append(np.where(letters[:, length - 1 :] > 0, bucket, 0).astype(np.int32))
+    ngrams = np.concatenate(columns, 1)
+    order = np.argsort(ngrams == 0, axis=1, kind="stable")[:, :MAX_NGRAMS]  # existing n-grams first
+    first_ngrams = np.take_along_axis(ngrams, order, 1)
+    return np.pad(first_ngrams, ((0, 0), (0, MAX_NGRAMS - first_ngrams.shape[1])))

@@ -1,4 +1,4 @@
-"""A list of layers that knows what kind of layer it holds, so that their methods can be called and checked."""
+"""A ModuleList with the type of its modules, so that pyright checks calls of their methods."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Generic, TypeVar
 
 from torch import nn
 
-L = TypeVar("L", bound=nn.Module)
+M = TypeVar("M", bound=nn.Module)
 
 
-class TypedModuleList(nn.ModuleList, Generic[L]):
-    def __iter__(self) -> Iterator[L]:  # type: ignore[override]
+class TypedModuleList(nn.ModuleList, Generic[M]):
+    """`TypedModuleList[EncoderBlock](...)` iterates over EncoderBlock."""
+
+    def __iter__(self) -> Iterator[M]:  # type: ignore[override]
         return super().__iter__()  # type: ignore[return-value]

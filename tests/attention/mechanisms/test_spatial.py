@@ -223,7 +223,7 @@ def test_bad_shapes():
     layer = SpatialAttention(12, 3)
     with pytest.raises(UserError, match="takes a grid"):
         layer(torch.zeros(1, 5, 12))
-    with pytest.raises(UserError, match="a grid is"):
+    with pytest.raises(UserError, match="a grid has shape"):
         layer(torch.zeros(1, 5, 12), torch.zeros(1, 5, 12))
     with pytest.raises(UserError, match="mask of a grid"):
         layer(torch.zeros(1, 3, 5, 12), mask=torch.ones(1, 15, dtype=torch.bool))

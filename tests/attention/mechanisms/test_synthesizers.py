@@ -30,7 +30,7 @@ def logits(name, mechanism, x, i, j, h):
     hidden = (mechanism.q.weight[rows] @ x + mechanism.q.bias[rows]).clamp(min=0)
     if name == "synthesizer-dense":
         return mechanism.table[h, j] @ hidden + mechanism.table_bias[h, j, 0]
-    a, b = (hidden @ part.weight[h] + part.bias[h, 0] for part in mechanism.rows)
+    a, b = (hidden @ part.weight[h] + part.bias[h, 0] for part in mechanism.factors)
     long = a.repeat_interleave(len(b))[:L]  # each number of A for a stretch, B over and over
     return (long * b.repeat(len(a))[:L])[j]
 
@@ -93,14 +93,14 @@ def test_steps_equal_all_at_once_to_the_last_place(name):
     assert past is not None
     assert past.keys.shape == (B, H, L, 0)
     torch.testing.assert_close(torch.cat(outs, 1), whole)
-    with pytest.raises(UserError, match=f"{name} knows the places 0 to 16, and was given place 17"):
+    with pytest.raises(UserError, match=f"{name}: position 17 is out of range 0 to 16"):
         layer.step(x[:, :1], past)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_errors(name):
     layer = build(name)
-    with pytest.raises(UserError, match=r"build it with length=18 or more, or shorten the sequence"):
+    with pytest.raises(UserError, match=r"set length=18 or more, or shorten the sequence"):
         layer(torch.randn(1, 18, DIM).double())
     with pytest.raises(UserError, match="was given place 40"):
         layer(torch.randn(1, 2, DIM).double(), position_ids=torch.tensor([[0, 40]]))
@@ -146,7 +146,7 @@ def test_factorized_scores_have_the_rank_asked_for():
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 16, 17, 512])
 def test_factorized_dense_rows_cover_the_length(length):
     mechanism = MultiHeadAttention(12, 2, "synthesizer-factorized-dense", length=length).mechanism
-    a, b = mechanism.parts
+    a, b = mechanism.widths
     assert a * b >= length > (a - 1) * b
     assert abs(a - b) <= 1
 

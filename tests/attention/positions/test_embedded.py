@@ -30,7 +30,7 @@ def test_learned_gradients_add_up_where_a_place_comes_twice():
 
 @pytest.mark.parametrize("position_ids", [range(14), range(13, 14), torch.tensor([[0, 13]]), Grid(2, 7)])
 def test_past_the_length_is_an_error(position_ids):
-    with pytest.raises(UserError, match=r"learned positions knows the places 0 to 12, and was given place 13"):
+    with pytest.raises(UserError, match=r"learned positions: position 13 is out of range 0 to 12"):
         build("learned:length=13", DIM, 2).embed(torch.randn(1, 1, DIM), position_ids)
 
 
@@ -73,5 +73,5 @@ def test_every_place_of_a_picture_is_distinct():
 def test_axial_bad_sizes():
     with pytest.raises(UserError, match="want a width that 4 divides; given 6"):
         build("axial", 6, 2)
-    with pytest.raises(UserError, match="axial positions along columns knows the places 0 to 4, and was given place 6"):
+    with pytest.raises(UserError, match="axial positions along columns : position 6 is out of range 0 to 4"):
         build("axial:learned=true,length=5", DIM, 2).embed(torch.zeros(1, 7, DIM), Grid(1, 7))
