@@ -1,12 +1,12 @@
-"""The addresses.
+"""The HTTP endpoints.
 
     GET  /            a page: write a text, choose a model, look
     POST /predict     {"model": ..., "text": ...} or {"texts": [...]}
     POST /look        {"model": ..., "text": ..., "label": ..., "what_if": [...], "beside": ...}; GET does the same
-    GET  /health      whether the models are there, and how much waits
+    GET  /health      whether the models are ready, and how many requests wait
     GET  /openapi.json
 
-Too much is told so: 413 a request that is too large, 503 a full queue, 504 one that took too long.
+Errors: 413 the request is too large, 503 the queue is full, 504 the request took too long.
 """
 
 from __future__ import annotations
@@ -24,97 +24,106 @@ from pydantic import BaseModel, Field
 
 from regard.errors import UserError, did_you_mean
 from regard.pages.assets import render_document
-from regard.serve.auth import Guard
+from regard.serve.auth import AuthMiddleware
 from regard.serve.limits import Limits
-from regard.serve.worker_pool import Busy, Crew, Died, Late
+from regard.serve.worker_pool import ModelWorker, QueueFull, RequestTimeout, WorkerDied
 
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-class Predict(BaseModel):
+class PredictRequest(BaseModel):
     """One text, or several."""
 
-    model: str | None = Field(None, description="Which model; the first one where none is named.")
+    model: str | None = Field(None, description="Name of the model; default: the first one.")
     text: str | None = None
     texts: list[str] | None = None
 
 
-class LookAt(BaseModel):
-    """What `regard look` asks."""
+class LookRequest(BaseModel):
+    """The options of `regard look`."""
 
     text: str
     model: str | None = None
-    label: str | None = Field(None, description="The class or word to ask about, if not the most probable one.")
+    label: str | None = Field(None, description="The class or word to explain; default: the most probable one.")
     what_if: list[str] = Field(
         default_factory=list,
         description="hide:WORD, ablate:SITE[:HEADS], uniform:SITE, swap:MODEL:SITE[:HEADS]",
     )
-    beside: str | None = Field(None, description="Another model to stand beside it.")
+    beside: str | None = Field(None, description="Another model to compare with.")
     faithful: bool = True
-    evidence: list[str] = Field(default_factory=list, description="Words known to decide: how much of them was found.")
+    evidence: list[str] = Field(
+        default_factory=list, description="Words that are known to decide: how much of the attention they get."
+    )
     form: Literal["html", "json"] = "html"
 
 
-def make_app(
-    crews: Mapping[str, Crew], *, limits: Limits, token: str | None = None, hosts: set[str] | None = None
+def build_app(
+    workers: Mapping[str, ModelWorker], *, limits: Limits, token: str | None = None, hosts: set[str] | None = None
 ) -> FastAPI:
-    """The application; with a token all but /health ask for it. `hosts` are the names it answers to (all: None)."""
+    """The application.
+
+    Args:
+        workers: The models by name.
+        limits: The limits of requests.
+        token: If given, all endpoints but /health need it.
+        hosts: The host names that it answers to; None: all.
+    """
 
     @asynccontextmanager
-    async def life(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        for crew in crews.values():
-            await crew.stop()
+        for worker in workers.values():
+            await worker.stop()
 
-    app = FastAPI(title="regard", description=__doc__ or "", docs_url=None, redoc_url=None, lifespan=life)
-    app.add_middleware(Guard, token=token, hosts=hosts, body=limits.body)
+    app = FastAPI(title="regard", description=__doc__ or "", docs_url=None, redoc_url=None, lifespan=lifespan)
+    app.add_middleware(AuthMiddleware, token=token, hosts=hosts, max_body=limits.max_body)
 
-    def crew_of(name: str | None) -> Crew:
+    def find_worker(name: str | None) -> ModelWorker:
         if name is None:
-            return next(iter(crews.values()))
-        if name not in crews:
-            raise UserError(f"no model {name!r} is served; {did_you_mean(name, crews)}")
-        return crews[name]
+            return next(iter(workers.values()))
+        if name not in workers:
+            raise UserError(f"no model {name!r} is served; {did_you_mean(name, workers)}")
+        return workers[name]
 
-    def fitting(text: str) -> str:
+    def check_text(text: str) -> str:
         if not text.strip():
             raise UserError("the text is empty")
         if len(text) > limits.characters:
-            raise TooLarge(f"the text has {len(text):,} characters, and at most {limits.characters:,} are read")
+            raise TooLarge(f"the text has {len(text):,} characters, and at most {limits.characters:,} are allowed")
         return text
 
-    async def looked(asked: LookAt) -> dict[str, Any]:
-        crew, text = crew_of(asked.model), fitting(asked.text)
-        specs = [_served(spec, crews) for spec in asked.what_if[:32]]
-        how: dict[str, Any] = {"text": text, "label": asked.label, "faithful": asked.faithful, "form": asked.form}
+    async def look_at(body: LookRequest) -> dict[str, Any]:
+        worker, text = find_worker(body.model), check_text(body.text)
+        specs = [_resolve_swap(spec, workers) for spec in body.what_if[:32]]
+        how: dict[str, Any] = {"text": text, "label": body.label, "faithful": body.faithful, "form": body.form}
         other = None
-        if asked.beside:
-            given = {"text": text, "label": None, "faithful": asked.faithful, "form": "data"}
-            other = (await crew_of(asked.beside).ask("look", given))["data"]
-        return await crew.ask("look", {**how, "what_if": specs, "evidence": asked.evidence[:32], "other": other})
+        if body.beside:
+            given = {"text": text, "label": None, "faithful": body.faithful, "form": "data"}
+            other = (await find_worker(body.beside).ask("look", given))["data"]
+        return await worker.ask("look", {**how, "what_if": specs, "evidence": body.evidence[:32], "other": other})
 
     @app.post("/predict")
-    async def predict(asked: Predict) -> dict[str, Any]:
-        """The class of a text, its translation, its next or missing word: what the model is for."""
-        texts = asked.texts if asked.texts is not None else [asked.text] if asked.text is not None else []
-        if not texts or (asked.texts is not None and asked.text is not None):
-            raise UserError("give `text`, or `texts` with at least one")
+    async def predict(body: PredictRequest) -> dict[str, Any]:
+        """Predict the class of a text, its translation, its next word or its missing words."""
+        texts = body.texts if body.texts is not None else [body.text] if body.text is not None else []
+        if not texts or (body.texts is not None and body.text is not None):
+            raise UserError("give either `text` or a non-empty list `texts`")
         if len(texts) > limits.texts:
-            raise TooLarge(f"{len(texts)} texts were given, and at most {limits.texts} are read at once")
-        crew = crew_of(asked.model)
-        found = await crew.ask("predict", [fitting(text) for text in texts], size=len(texts))
+            raise TooLarge(f"got {len(texts)} texts, and at most {limits.texts} are allowed in one request")
+        worker = find_worker(body.model)
+        found = await worker.ask("predict", [check_text(text) for text in texts], size=len(texts))
         rows = [{"text": text, **one} for text, one in zip(texts, found, strict=True)]
-        if asked.text is not None:
+        if body.text is not None:
             if "error" in rows[0]:
                 raise UserError(rows[0]["error"])
-            return {"model": crew.name, **rows[0]}
-        return {"model": crew.name, "answers": rows}
+            return {"model": worker.name, **rows[0]}
+        return {"model": worker.name, "answers": rows}
 
     @app.post("/look", response_model=None)
-    async def look(asked: LookAt) -> Response:
-        """The page, or all that was seen as JSON."""
-        found = await looked(asked)
-        return HTMLResponse(found["html"]) if asked.form == "html" else JSONResponse(found["data"])
+    async def look(body: LookRequest) -> Response:
+        """The page, or its data as JSON."""
+        found = await look_at(body)
+        return HTMLResponse(found["html"]) if body.form == "html" else JSONResponse(found["data"])
 
     @app.get("/look", response_model=None)
     async def look_page(
@@ -127,22 +136,22 @@ def make_app(
         faithful: bool = True,
         evidence: Annotated[list[str] | None, Query()] = None,
     ) -> Response:
-        """The page, by its address alone."""
+        """The page, with all options in the URL."""
         specs = [part for spec in what_if or [] for part in spec.split()]
         known = [words for words in evidence or [] if words.strip()]
         more: dict[str, Any] = {"what_if": specs, "faithful": faithful, "evidence": known}
-        asked = LookAt(text=text, model=model, label=label or None, beside=beside or None, **more)
+        body = LookRequest(text=text, model=model, label=label or None, beside=beside or None, **more)
         try:
-            return HTMLResponse((await looked(asked))["html"])
+            return HTMLResponse((await look_at(body))["html"])
         except Exception as problem:
-            status, said = told(problem)
-            return _page("problem.html.j2", status, said=said)
+            status, message = error_status(problem)
+            return _render_page("problem.html.j2", status, said=message)
 
     @app.get("/health")
     async def health(request: Request) -> JSONResponse:
-        """200 while every model is there."""
-        ready = all(crew.ready for crew in crews.values())
-        more = {"models": {name: crew.state() for name, crew in crews.items()}} if request.state.trusted else {}
+        """200 if every model is ready."""
+        ready = all(worker.ready for worker in workers.values())
+        more = {"models": {name: worker.state() for name, worker in workers.items()}} if request.state.trusted else {}
         return JSONResponse({"status": "ok" if ready else "starting", **more}, 200 if ready else 503)
 
     @app.get("/", response_model=None)
@@ -158,35 +167,35 @@ def make_app(
         query = request.url.query if text.strip() else ""
         given = {"text": text, "model": model, "label": label, "what_if": what_if, "beside": beside}
         given["evidence"] = evidence
-        page = _page("index.html.j2", 200, models=list(crews), given=given, query=query)
-        if token is not None:  # for the frame inside, and the next visit
+        page = _render_page("index.html.j2", 200, models=list(workers), given=given, query=query)
+        if token is not None:  # for the frame inside and for the next visit
             page.set_cookie("regard", token, httponly=True, samesite="strict")
         return page
 
     @app.exception_handler(RequestValidationError)
-    async def unreadable(_: Request, problem: RequestValidationError) -> JSONResponse:
-        said = "; ".join(f"{'.'.join(map(str, e['loc'][1:]))}: {e['msg']}" for e in problem.errors()[:3])
-        return JSONResponse({"error": said}, 422)
+    async def invalid_request(_: Request, problem: RequestValidationError) -> JSONResponse:
+        message = "; ".join(f"{'.'.join(map(str, e['loc'][1:]))}: {e['msg']}" for e in problem.errors()[:3])
+        return JSONResponse({"error": message}, 422)
 
-    for kind in (UserError, Busy, Late, Died, RuntimeError):
+    for error_type in (UserError, QueueFull, RequestTimeout, WorkerDied, RuntimeError):
 
-        @app.exception_handler(kind)
-        async def answered(_: Request, problem: Exception) -> JSONResponse:
-            status, said = told(problem)
-            return JSONResponse({"error": said}, status, headers={"Retry-After": "1"} if status == 503 else None)
+        @app.exception_handler(error_type)
+        async def error_response(_: Request, problem: Exception) -> JSONResponse:
+            status, message = error_status(problem)
+            return JSONResponse({"error": message}, status, headers={"Retry-After": "1"} if status == 503 else None)
 
     return app
 
 
 class TooLarge(UserError):
-    """More than the limits allow."""
+    """The request is larger than the limits allow."""
 
 
-def told(problem: Exception) -> tuple[int, str]:
-    """The status and the words for what went wrong."""
-    if isinstance(problem, Busy):
+def error_status(problem: Exception) -> tuple[int, str]:
+    """The HTTP status and the message for an error."""
+    if isinstance(problem, QueueFull):
         return 503, str(problem)
-    if isinstance(problem, Late):
+    if isinstance(problem, RequestTimeout):
         return 504, str(problem)
     if isinstance(problem, TooLarge):
         return 413, str(problem)
@@ -195,22 +204,25 @@ def told(problem: Exception) -> tuple[int, str]:
     return 500, str(problem) or type(problem).__name__
 
 
-def _served(spec: str, crews: Mapping[str, Crew]) -> str:
-    """Heads are swapped with a model that is served, by its name: a client opens no folders."""
+def _resolve_swap(spec: str, workers: Mapping[str, ModelWorker]) -> str:
+    """Heads are swapped with a served model, by its name: a client cannot open folders."""
     if not spec.startswith("swap:"):
         return spec
     _, _, rest = spec.partition(":")
     name, _, where = rest.partition(":")
-    if name not in crews:
-        raise UserError(f"heads are swapped with a model that is served, and {name!r} is none; {did_you_mean(name, crews)}")
-    return f"swap:{crews[name].folder}:{where}"
+    if name not in workers:
+        raise UserError(
+            f"heads can be swapped with a served model only, and {name!r} is not served; {did_you_mean(name, workers)}"
+        )
+    return f"swap:{workers[name].folder}:{where}"
 
 
-def _page(template: str, status: int, **given: Any) -> HTMLResponse:
+def _render_page(template: str, status: int, **given: Any) -> HTMLResponse:
     return HTMLResponse(
         render_document(template, folders=(TEMPLATES,), css=["theme.css", "serve.css"], js=[], **given), status
     )
 
 
 def new_token() -> str:
+    """A random token."""
     return secrets.token_urlsafe(18)

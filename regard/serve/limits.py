@@ -1,4 +1,4 @@
-"""How much a server takes on."""
+"""The limits of a server."""
 
 from __future__ import annotations
 
@@ -7,18 +7,25 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """`queue`: requests that wait for one model; `timeout`: seconds of a request, waiting included; `characters`: of a
-    text; `texts`: of one request; `batch`: texts that a model is given at once; `tries`: how often a request is given
-    to a process anew because the one before died."""
+    """The limits of a server.
+
+    Args:
+        queue: Requests that may wait for a model.
+        timeout: Seconds for a request, including its wait.
+        characters: Length of a text.
+        texts: Texts in a request.
+        batch: Texts that a model processes at once.
+        max_attempts: How often a request is tried if the process dies.
+    """
 
     queue: int = 64
     timeout: float = 60.0
     characters: int = 20_000
     texts: int = 64
     batch: int = 16
-    tries: int = 2
+    max_attempts: int = 2
 
     @property
-    def body(self) -> int:
-        """Bytes of a request: a character may take six when it is written as JSON."""
+    def max_body(self) -> int:
+        """Bytes of a request. A character may take six in JSON."""
         return 6 * self.characters * self.texts + 65_536

@@ -1,4 +1,4 @@
-"""Messages between the server and a model's process: four bytes of length, then JSON, which runs no code."""
+"""Messages between the server and the process of a model: four bytes of length, then JSON, which runs no code."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from typing import Any, BinaryIO
 LENGTH = struct.Struct(">I")
 
 
-def pack(message: Any) -> bytes:
+def pack_message(message: Any) -> bytes:
+    """Encode a message."""
     data = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
     return LENGTH.pack(len(data)) + data
 
 
-def read(stream: BinaryIO) -> Any | None:
-    """The next message, or None at the end."""
-    head = _exactly(stream, LENGTH.size)
-    if head is None:
+def read_message(stream: BinaryIO) -> Any | None:
+    """Read the next message; None at the end."""
+    header = _read_exactly(stream, LENGTH.size)
+    if header is None:
         return None
-    data = _exactly(stream, LENGTH.unpack(head)[0])
+    data = _read_exactly(stream, LENGTH.unpack(header)[0])
     return None if data is None else json.loads(data)
 
 
-def _exactly(stream: BinaryIO, count: int) -> bytes | None:
-    parts = b""
-    while len(parts) < count:
-        part = stream.read(count - len(parts))
-        if not part:
+def _read_exactly(stream: BinaryIO, count: int) -> bytes | None:
+    buffer = b""
+    while len(buffer) < count:
+        chunk = stream.read(count - len(buffer))
+        if not chunk:
             return None
-        parts += part
-    return parts
+        buffer += chunk
+    return buffer

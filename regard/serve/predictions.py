@@ -1,4 +1,4 @@
-"""What an opened model answers: its prediction, whatever its task, and its look."""
+"""The predictions and the look of a loaded model, for any task."""
 
 from __future__ import annotations
 
@@ -8,50 +8,50 @@ from typing import Any
 from regard.config.messages import muted
 from regard.errors import UserError
 from regard.explain.look_result import Look
-from regard.hub.load_any import Imported, changes_of, subject_of
+from regard.hub.load_any import ImportedModel, build_text_explainer, parse_interventions
 
-MARK = "[MASK]"
+MASK = "[MASK]"
 
 
-def predictions(model: Any, texts: Sequence[str]) -> list[dict[str, Any]]:
-    """Of each text {"answer": ...} or {"error": ...}; a text that cannot be read spoils no other."""
-    answer = _way(model)
+def predict_texts(model: Any, texts: Sequence[str]) -> list[dict[str, Any]]:
+    """For each text {"answer": ...} or {"error": ...}. A text that cannot be read does not affect the others."""
+    answer = _choose_predictor(model)
     with muted():
         try:
-            return [{"answer": found} for found in answer(texts)]
+            return [{"answer": prediction} for prediction in answer(texts)]
         except UserError:
-            return [_alone(answer, text) for text in texts]
+            return [_predict_one(answer, text) for text in texts]
 
 
-def _alone(answer: Callable[[Sequence[str]], list[dict[str, Any]]], text: str) -> dict[str, Any]:
+def _predict_one(answer: Callable[[Sequence[str]], list[dict[str, Any]]], text: str) -> dict[str, Any]:
     try:
         return {"answer": answer([text])[0]}
     except UserError as problem:
         return {"error": str(problem)}
 
 
-def _way(model: Any) -> Callable[[Sequence[str]], list[dict[str, Any]]]:
+def _choose_predictor(model: Any) -> Callable[[Sequence[str]], list[dict[str, Any]]]:
     verbs = model.verbs
-    if isinstance(model, Imported):
+    if isinstance(model, ImportedModel):
         return lambda texts: [model.predict(text) for text in texts]
     if "predict" in verbs:
-        return lambda texts: [said.as_dict() for said in model.predict(list(texts))]
+        return lambda texts: [prediction.as_dict() for prediction in model.predict(list(texts))]
     if "translate" in verbs:
-        return lambda texts: [said.as_dict() for said in model.translate_all(list(texts))]
+        return lambda texts: [prediction.as_dict() for prediction in model.translate_all(list(texts))]
     if "fill" in verbs or "generate" in verbs:
-        return lambda texts: [_word(model, text) for text in texts]
-    raise UserError(f"a run of {model.settings.task!r} has nothing to predict")
+        return lambda texts: [_predict_word(model, text) for text in texts]
+    raise UserError(f"a run of {model.settings.task!r} has no predictions")
 
 
-def _word(model: Any, text: str) -> dict[str, Any]:
-    """The likeliest missing words, or next words."""
-    if "fill" in model.verbs and MARK in text:
+def _predict_word(model: Any, text: str) -> dict[str, Any]:
+    """The most probable missing words, or next words."""
+    if "fill" in model.verbs and MASK in text:
         return {"fill": [[guess.as_dict() for guess in guesses] for guesses in model.fill(text)]}
-    asked = subject_of(model, text)
-    return {"label": asked.labels[0], "probabilities": asked.chances()}
+    explainer = build_text_explainer(model, text)
+    return {"label": explainer.targets[0], "probabilities": explainer.probabilities()}
 
 
-def looked(
+def build_look(
     model: Any,
     text: str,
     *,
@@ -62,12 +62,12 @@ def looked(
     other: dict[str, Any] | None = None,
     form: str = "html",
 ) -> dict[str, Any]:
-    """The page, or its data; `other` is the data of another model's look, to stand beside."""
+    """The page or its data. `other` is the data of another model's look, to compare with."""
     if "look" not in model.verbs:
-        raise UserError("this model cannot be looked at")
-    seen: Look = model.look(text, label=label, faithful=faithful, what_if=changes_of(list(what_if), text))
+        raise UserError("this model has no attention to look at")
+    look: Look = model.look(text, label=label, faithful=faithful, what_if=parse_interventions(list(what_if), text))
     if other is not None:
-        seen = seen.compare_with(Look(other))
+        look = look.compare_with(Look(other))
     if evidence:
-        seen = seen.with_evidence(*evidence)
-    return {"html": seen.html()} if form == "html" else {"data": seen.data}
+        look = look.with_evidence(*evidence)
+    return {"html": look.html()} if form == "html" else {"data": look.data}

@@ -1,4 +1,4 @@
-"""The server itself: models started, addresses open, until Ctrl-C."""
+"""Start the models and serve them over HTTP until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 import uvicorn
 
 from regard.errors import UserError
-from regard.serve.app import make_app, new_token
+from regard.serve.app import build_app, new_token
 from regard.serve.limits import Limits
-from regard.serve.worker_pool import Crew
+from regard.serve.worker_pool import ModelWorker
 
 LOOPBACK = {"127.0.0.1", "localhost", "[::1]"}
 
@@ -28,53 +28,53 @@ def run_server(
     imports: Sequence[Path] = (),
     check: bool = False,
 ) -> None:
-    """Serve until it is stopped; with `check` only start, ask each model one question, and leave."""
+    """Serve until stopped. With `check` only start, send each model one request, and return."""
     limits = limits or Limits()
-    local = loopback(host)
+    local = is_loopback(host)
     if not local and token is None:
         token = new_token()
-    crews = {name: Crew(name, folder, limits, tuple(imports)) for name, folder in names(runs).items()}
-    asyncio.run(_serve(crews, host, port, token, limits, local, check))
+    workers = {name: ModelWorker(name, folder, limits, tuple(imports)) for name, folder in name_models(runs).items()}
+    asyncio.run(_serve(workers, host, port, token, limits, local, check))
 
 
 async def _serve(
-    crews: dict[str, Crew], host: str, port: int, token: str | None, limits: Limits, local: bool, check: bool
+    workers: dict[str, ModelWorker], host: str, port: int, token: str | None, limits: Limits, local: bool, check: bool
 ) -> None:
     listener = _listen(host, port)
     try:
-        for name, crew in crews.items():  # one after the other: each loads its weights
-            await crew.start()
-            print(f"{name}: {crew.task}, can {', '.join(crew.verbs)} ({crew.folder})", flush=True)
-        app = make_app(crews, limits=limits, token=token, hosts=LOOPBACK | {host} if local else None)
-        shown = f"[{host}]" if ":" in host else host
-        print(f"http://{shown}:{listener.getsockname()[1]}/{f'?token={token}' if token else ''}", flush=True)
+        for name, worker in workers.items():  # one after the other: each loads its weights
+            await worker.start()
+            print(f"{name}: {worker.task}, can {', '.join(worker.verbs)} ({worker.folder})", flush=True)
+        app = build_app(workers, limits=limits, token=token, hosts=LOOPBACK | {host} if local else None)
+        shown_host = f"[{host}]" if ":" in host else host
+        print(f"http://{shown_host}:{listener.getsockname()[1]}/{f'?token={token}' if token else ''}", flush=True)
         if check:
-            for name, crew in crews.items():
-                found = (await crew.ask("predict", ["This is a question."]))[0]
-                print(f"{name} {'answers' if 'answer' in found else 'says: ' + found['error']}", flush=True)
+            for name, worker in workers.items():
+                reply = (await worker.ask("predict", ["This is a question."]))[0]
+                print(f"{name} {'answers' if 'answer' in reply else 'says: ' + reply['error']}", flush=True)
             return
         config = uvicorn.Config(app, log_level="warning", h11_max_incomplete_event_size=8 * limits.characters + 65_536)
         await uvicorn.Server(config).serve(sockets=[listener])
     finally:
-        for crew in crews.values():
-            await crew.stop()
+        for worker in workers.values():
+            await worker.stop()
         listener.close()
 
 
-def names(runs: Sequence[Path]) -> dict[str, Path]:
-    """A name for each folder: its last part, or more of the path where two are alike."""
-    found: dict[str, Path] = {}
+def name_models(runs: Sequence[Path]) -> dict[str, Path]:
+    """A name for each folder: its last part, or more of the path if names collide."""
+    folders: dict[str, Path] = {}
     for run in runs:
         parts = Path(run).absolute().parts
-        name = next((n for i in range(1, len(parts)) if (n := "/".join(parts[-i:])) not in found), None)
-        if name is None or Path(run).absolute() in [f.absolute() for f in found.values()]:
+        name = next((n for i in range(1, len(parts)) if (n := "/".join(parts[-i:])) not in folders), None)
+        if name is None or Path(run).absolute() in [f.absolute() for f in folders.values()]:
             raise UserError(f"{run} is given twice")
-        found[name] = Path(run)
-    return found
+        folders[name] = Path(run)
+    return folders
 
 
-def loopback(host: str) -> bool:
-    """Whether only this machine can reach it."""
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the host."""
     if host == "localhost":
         return True
     try:

@@ -1,5 +1,7 @@
-"""Each model in a process of its own, with a bounded queue before it. A process that dies, or is stopped because a
-request took too long, is started again; what it was working on is asked once more."""
+"""Each model runs in its own process, with a bounded queue of requests.
+
+A process that dies, or that is killed because a request took too long, is restarted, and its requests are tried again.
+"""
 
 from __future__ import annotations
 
@@ -16,38 +18,40 @@ from regard.errors import UserError
 from regard.serve import message_frames
 from regard.serve.limits import Limits
 
-WORKER, WITH_FILES = "regard.serve.worker", "regard.cli.worker"
-"""The second imports a user's own files first, which only the command line may."""
+WORKER, WORKER_WITH_IMPORTS = "regard.serve.worker", "regard.cli.worker"
+"""The second one imports the user's files first, which only the command line may do."""
 
 
-class Busy(Exception):
+class QueueFull(Exception):
     """The queue is full."""
 
 
-class Late(Exception):
+class RequestTimeout(Exception):
     """The request took too long."""
 
 
-class Died(Exception):
-    """The process died on this request, each time."""
+class WorkerDied(Exception):
+    """The process died on this request, at every attempt."""
 
 
-class Refused(UserError):
-    """The model says what is wrong with the question."""
+class RequestRefused(UserError):
+    """The model cannot answer the request."""
 
 
 @dataclass(eq=False)
 class Job:
+    """A request. `size` is the number of its texts."""
+
     verb: str
-    given: Any
-    done: asyncio.Future
-    tries: int = 0
+    payload: Any
+    future: asyncio.Future
+    attempts: int = 0
     size: int = 1
 
 
 @dataclass
-class Crew:
-    """A model: its folder, its process, and what waits for it."""
+class ModelWorker:
+    """A model: its folder, its process, and the requests that wait for it."""
 
     name: str
     folder: Path
@@ -55,7 +59,7 @@ class Crew:
     imports: tuple[Path, ...] = ()
     command: tuple[str, ...] = ()
     waiting: deque[Job] = field(default_factory=deque)
-    flying: list[Job] = field(default_factory=list)
+    in_progress: list[Job] = field(default_factory=list)
     restarts: int = 0
     verbs: tuple[str, ...] = ()
     task: str = ""
@@ -64,7 +68,7 @@ class Crew:
     problem: str = ""
 
     def __post_init__(self) -> None:
-        self._more = asyncio.Event()
+        self._has_work = asyncio.Event()
         self._process: asyncio.subprocess.Process | None = None
         self._runner: asyncio.Task | None = None
         self._started: asyncio.Future | None = None
@@ -74,158 +78,159 @@ class Crew:
         return self._process.pid if self._process is not None else None
 
     async def start(self) -> None:
-        """The first process; a folder that cannot be opened is an error here."""
+        """Start the process. Raises if the folder cannot be loaded."""
         self._started = asyncio.get_running_loop().create_future()
         self._runner = asyncio.create_task(self._run())
         await self._started
 
     async def stop(self) -> None:
+        """Stop the process and fail all requests."""
         if self._runner is not None:
             self._runner.cancel()
             await asyncio.gather(self._runner, return_exceptions=True)
         await self._kill()
-        for job in [*self.waiting, *self.flying]:
-            if not job.done.done():
-                job.done.set_exception(Died("the server is stopping"))
+        for job in [*self.waiting, *self.in_progress]:
+            if not job.future.done():
+                job.future.set_exception(WorkerDied("the server is stopping"))
         self.waiting.clear()
 
-    async def ask(self, verb: str, given: Any, size: int = 1) -> Any:
-        """The answer of the model, within the time there is."""
+    async def ask(self, verb: str, payload: Any, size: int = 1) -> Any:
+        """Send a request and return the model's answer. Raises `QueueFull`, `RequestTimeout` or `WorkerDied`."""
         if len(self.waiting) >= self.limits.queue:
-            raise Busy(f"{self.name} is busy: {len(self.waiting)} requests wait; try again")
-        job = Job(verb, given, asyncio.get_running_loop().create_future(), size=size)
+            raise QueueFull(f"{self.name} is busy: {len(self.waiting)} requests are waiting; try again")
+        job = Job(verb, payload, asyncio.get_running_loop().create_future(), size=size)
         self.waiting.append(job)
-        self._more.set()
+        self._has_work.set()
         try:
-            return await asyncio.wait_for(asyncio.shield(job.done), self.limits.timeout)
+            return await asyncio.wait_for(asyncio.shield(job.future), self.limits.timeout)
         except TimeoutError:
-            self._give_up(job)
-            raise Late(f"no answer within {self.limits.timeout:g} seconds") from None
-        except asyncio.CancelledError:  # the client went away
+            self._abandon(job)
+            raise RequestTimeout(f"no answer within {self.limits.timeout:g} seconds") from None
+        except asyncio.CancelledError:  # the client has disconnected
             if job in self.waiting:
                 self.waiting.remove(job)
-            job.done.cancel()
+            job.future.cancel()
             raise
 
-    def _give_up(self, job: Job) -> None:
-        job.done.cancel()
+    def _abandon(self, job: Job) -> None:
+        job.future.cancel()
         if job in self.waiting:
             self.waiting.remove(job)
-        elif job in self.flying and self._process is not None and self._process.returncode is None:
-            self._process.kill()  # it may never come back; the others that it worked on are asked again
+        elif job in self.in_progress and self._process is not None and self._process.returncode is None:
+            self._process.kill()  # it may hang; its other requests are queued again
 
     async def _run(self) -> None:
-        pause = 0.05
+        delay = 0.05
         while True:
             try:
                 await self._spawn()
-                pause = 0.05
+                delay = 0.05
                 while True:
-                    await self._serve()
-            except _Gone as gone:
+                    await self._process_next()
+            except _ProcessEnded as problem:
                 self.ready = False
-                self.problem = str(gone)
+                self.problem = str(problem)
                 await self._kill()
                 if self._started is not None and not self._started.done():
                     self._started.set_exception(UserError(self.problem or f"{self.folder} cannot be opened"))
                     return
                 self.restarts += 1
-                self._again()
-                await asyncio.sleep(pause)
-                pause = min(5.0, 2 * pause)
+                self._requeue()
+                await asyncio.sleep(delay)
+                delay = min(5.0, 2 * delay)
 
-    def _again(self) -> None:
-        """What was being worked on goes to the front of the queue, or is given up."""
-        for job in reversed(self.flying):
-            if job.done.done():
+    def _requeue(self) -> None:
+        """Put the requests in progress back to the front of the queue, or fail them."""
+        for job in reversed(self.in_progress):
+            if job.future.done():
                 continue
-            job.tries += 1
-            if job.tries >= self.limits.tries:
-                job.done.set_exception(Died("the model's process died while it worked on this request"))
+            job.attempts += 1
+            if job.attempts >= self.limits.max_attempts:
+                job.future.set_exception(WorkerDied("the model's process died while it processed this request"))
             else:
                 self.waiting.appendleft(job)
-        self.flying = []
+        self.in_progress = []
         if self.waiting:
-            self._more.set()
+            self._has_work.set()
 
     async def _spawn(self) -> None:
         path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]))
         self._process = await asyncio.create_subprocess_exec(
-            *(self.command or (sys.executable, "-m", WITH_FILES if self.imports else WORKER)),
+            *(self.command or (sys.executable, "-m", WORKER_WITH_IMPORTS if self.imports else WORKER)),
             *(str(self.folder), *map(str, self.imports)),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path},
-            start_new_session=True,  # Ctrl-C is for the server, which then ends them
+            start_new_session=True,  # Ctrl-C goes to the server, which then stops them
         )
-        hello = await self._read()
-        if "fatal" in hello:
-            raise _Gone(hello["fatal"])
-        self.verbs, self.task, self.ready, self.problem = tuple(hello["verbs"]), hello["task"], True, ""
+        greeting = await self._receive()
+        if "fatal" in greeting:
+            raise _ProcessEnded(greeting["fatal"])
+        self.verbs, self.task, self.ready, self.problem = tuple(greeting["verbs"]), greeting["task"], True, ""
         if self._started is not None and not self._started.done():
             self._started.set_result(None)
 
-    async def _serve(self) -> None:
-        """The next request, or several predictions at once."""
-        await self._next()
+    async def _process_next(self) -> None:
+        """Process the next request, or several predictions at once."""
+        await self._wait_for_work()
         first = self.waiting.popleft()
-        self.flying = [first]
+        self.in_progress = [first]
         while (
             first.verb == "predict"
             and self.waiting
             and self.waiting[0].verb == "predict"
-            and sum(job.size for job in self.flying) + self.waiting[0].size <= self.limits.batch
+            and sum(job.size for job in self.in_progress) + self.waiting[0].size <= self.limits.batch
         ):
-            self.flying.append(self.waiting.popleft())
+            self.in_progress.append(self.waiting.popleft())
         if first.verb == "predict":
-            message = {"verb": "predict", "texts": [text for job in self.flying for text in job.given]}
+            message = {"verb": "predict", "texts": [text for job in self.in_progress for text in job.payload]}
         else:
-            message = {"verb": first.verb, "how": first.given}
+            message = {"verb": first.verb, "how": first.payload}
         process = self._process
         assert process is not None
         assert process.stdin is not None
         try:
-            process.stdin.write(message_frames.pack(message))
+            process.stdin.write(message_frames.pack_message(message))
             await process.stdin.drain()
         except (BrokenPipeError, ConnectionResetError):
-            raise _Gone("the model's process went away") from None
-        self._deliver(await self._read())
+            raise _ProcessEnded("the model's process has ended") from None
+        self._deliver(await self._receive())
 
-    def _deliver(self, said: Mapping[str, Any]) -> None:
-        jobs, self.flying = self.flying, []
-        found = said.get("answer")
+    def _deliver(self, reply: Mapping[str, Any]) -> None:
+        jobs, self.in_progress = self.in_progress, []
+        answer = reply.get("answer")
         for job in jobs:
-            if job.done.done():
-                found = found[job.size :] if job.verb == "predict" and found is not None else found
+            if job.future.done():
+                answer = answer[job.size :] if job.verb == "predict" and answer is not None else answer
                 continue
             self.answered += 1
-            if "refused" in said:
-                job.done.set_exception(Refused(said["refused"]))
-            elif "failed" in said:
-                job.done.set_exception(RuntimeError(said["failed"]))
+            if "refused" in reply:
+                job.future.set_exception(RequestRefused(reply["refused"]))
+            elif "failed" in reply:
+                job.future.set_exception(RuntimeError(reply["failed"]))
             elif job.verb == "predict":
-                assert found is not None
-                job.done.set_result(found[: job.size])
-                found = found[job.size :]
+                assert answer is not None
+                job.future.set_result(answer[: job.size])
+                answer = answer[job.size :]
             else:
-                job.done.set_result(found)
+                job.future.set_result(answer)
 
-    async def _next(self) -> None:
-        """Wait for work, and notice if the process dies meanwhile."""
+    async def _wait_for_work(self) -> None:
+        """Wait for a request; raise if the process ends meanwhile."""
         process = self._process
         assert process is not None
         while not self.waiting:
-            self._more.clear()
-            more, gone = asyncio.create_task(self._more.wait()), asyncio.create_task(process.wait())
+            self._has_work.clear()
+            work, end = asyncio.create_task(self._has_work.wait()), asyncio.create_task(process.wait())
             try:
-                await asyncio.wait({more, gone}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({work, end}, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                more.cancel()
-                gone.cancel()
+                work.cancel()
+                end.cancel()
             if process.returncode is not None:
-                raise _Gone(f"the model's process ended with code {process.returncode}")
+                raise _ProcessEnded(f"the model's process ended with code {process.returncode}")
 
-    async def _read(self) -> Any:
+    async def _receive(self) -> Any:
         process = self._process
         assert process is not None
         assert process.stdout is not None
@@ -234,7 +239,7 @@ class Crew:
             return message_frames.json.loads(await process.stdout.readexactly(message_frames.LENGTH.unpack(head)[0]))
         except asyncio.IncompleteReadError:
             await process.wait()
-            raise _Gone(f"the model's process ended with code {process.returncode}") from None
+            raise _ProcessEnded(f"the model's process ended with code {process.returncode}") from None
 
     async def _kill(self) -> None:
         process = self._process
@@ -243,6 +248,7 @@ class Crew:
             await process.wait()
 
     def state(self) -> dict[str, Any]:
+        """The state for /health."""
         return {
             "ready": self.ready,
             "task": self.task,
@@ -254,5 +260,5 @@ class Crew:
         }
 
 
-class _Gone(Exception):
-    """The process is not there any more."""
+class _ProcessEnded(Exception):
+    """The process has ended."""

@@ -13,21 +13,21 @@ pytest.importorskip("fastapi", reason='FastAPI is not installed: pip install "re
 httpx = pytest.importorskip("httpx", reason="httpx is not installed")
 
 from regard.errors import UserError  # noqa: E402
-from regard.serve.app import make_app  # noqa: E402
+from regard.serve.app import build_app  # noqa: E402
 from regard.serve.limits import Limits  # noqa: E402
-from regard.serve.server import loopback, names  # noqa: E402
-from regard.serve.worker_pool import Crew  # noqa: E402
+from regard.serve.server import is_loopback, name_models  # noqa: E402
+from regard.serve.worker_pool import ModelWorker  # noqa: E402
 
-PRETEND = (sys.executable, str(Path(__file__).parent / "pretend_worker.py"))
+PRETEND = (sys.executable, str(Path(__file__).parent / "fake_worker.py"))
 
 
 def with_client(do: Callable[..., Awaitable[None]], token: str | None = None, hosts=None, **limits) -> None:
     async def main() -> None:
         made = Limits(**limits)
-        crews = {name: Crew(name, Path(name), made, command=PRETEND) for name in ("one", "two")}
+        crews = {name: ModelWorker(name, Path(name), made, command=PRETEND) for name in ("one", "two")}
         for crew in crews.values():
             await crew.start()
-        app = make_app(crews, limits=made, token=token, hosts=hosts)
+        app = build_app(crews, limits=made, token=token, hosts=hosts)
         try:
             async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
                 await do(client)
@@ -68,7 +68,7 @@ def test_predict_look_health_and_openapi():
 def test_wrong_questions_are_told_what_is_wrong():
     async def do(client) -> None:
         for given, status, words in (
-            ({}, 422, "give `text`"),
+            ({}, 422, "give either `text`"),
             ({"text": " "}, 422, "empty"),
             ({"text": "x", "model": "onne"}, 422, "did you mean 'one'"),
             ({"text": 3}, 422, "string"),
@@ -133,11 +133,11 @@ def test_it_answers_to_its_own_names_only():
 
 
 def test_names_and_places():
-    assert list(names([Path("runs/a"), Path("other/a"), Path("b")])) == ["a", "other/a", "b"]
+    assert list(name_models([Path("runs/a"), Path("other/a"), Path("b")])) == ["a", "other/a", "b"]
     with pytest.raises(UserError, match="given twice"):
-        names([Path("runs/a"), Path("runs/a")])
-    assert loopback("127.0.0.1")
-    assert loopback("::1")
-    assert loopback("localhost")
-    assert not loopback("0.0.0.0")
-    assert not loopback("example.org")
+        name_models([Path("runs/a"), Path("runs/a")])
+    assert is_loopback("127.0.0.1")
+    assert is_loopback("::1")
+    assert is_loopback("localhost")
+    assert not is_loopback("0.0.0.0")
+    assert not is_loopback("example.org")

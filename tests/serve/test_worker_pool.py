@@ -13,14 +13,14 @@ import pytest
 
 from regard.errors import UserError
 from regard.serve.limits import Limits
-from regard.serve.worker_pool import Busy, Crew, Died, Late, Refused
+from regard.serve.worker_pool import ModelWorker, QueueFull, RequestRefused, RequestTimeout, WorkerDied
 
-PRETEND = (sys.executable, str(Path(__file__).parent / "pretend_worker.py"))
+PRETEND = (sys.executable, str(Path(__file__).parent / "fake_worker.py"))
 
 
-def with_crew(do: Callable[[Crew], Awaitable[None]], folder: str = "pretend", **limits) -> None:
+def with_crew(do: Callable[[ModelWorker], Awaitable[None]], folder: str = "pretend", **limits) -> None:
     async def main() -> None:
-        crew = Crew("one", Path(folder), Limits(**limits), command=PRETEND)
+        crew = ModelWorker("one", Path(folder), Limits(**limits), command=PRETEND)
         await crew.start()
         try:
             await do(crew)
@@ -32,12 +32,12 @@ def with_crew(do: Callable[[Crew], Awaitable[None]], folder: str = "pretend", **
     asyncio.run(main())
 
 
-async def said(crew: Crew, *texts: str) -> list[str]:
+async def said(crew: ModelWorker, *texts: str) -> list[str]:
     return [one["answer"]["said"] for one in await crew.ask("predict", list(texts), size=len(texts))]
 
 
 def test_each_gets_its_own_answer():
-    async def do(crew: Crew) -> None:
+    async def do(crew: ModelWorker) -> None:
         found = await asyncio.gather(*(said(crew, f"a{i}", f"b{i}") for i in range(30)))
         assert found == [[f"a{i}", f"b{i}"] for i in range(30)]
         assert crew.answered == 30
@@ -47,12 +47,12 @@ def test_each_gets_its_own_answer():
 
 
 def test_a_full_queue_says_busy_and_the_rest_is_answered():
-    async def do(crew: Crew) -> None:
+    async def do(crew: ModelWorker) -> None:
         slow = asyncio.create_task(said(crew, "sleep 0.3"))
         await asyncio.sleep(0.1)  # it is being worked on
         found = await asyncio.gather(*(said(crew, f"t{i}") for i in range(10)), return_exceptions=True)
-        assert [one for one in found if not isinstance(one, Busy)] == [[f"t{i}"] for i in range(4)]
-        assert sum(isinstance(one, Busy) for one in found) == 6
+        assert [one for one in found if not isinstance(one, QueueFull)] == [[f"t{i}"] for i in range(4)]
+        assert sum(isinstance(one, QueueFull) for one in found) == 6
         assert await slow == ["sleep 0.3"]
         assert await said(crew, "and on") == ["and on"]
 
@@ -60,11 +60,11 @@ def test_a_full_queue_says_busy_and_the_rest_is_answered():
 
 
 def test_what_takes_too_long_is_stopped_and_the_others_are_not():
-    async def do(crew: Crew) -> None:
+    async def do(crew: ModelWorker) -> None:
         first = crew.pid
         late = asyncio.create_task(crew.ask("look", {"text": "sleep 30"}))
         await asyncio.sleep(0.05)
-        with pytest.raises(Late, match="within 3 seconds"):
+        with pytest.raises(RequestTimeout, match="within 3 seconds"):
             await late
         assert await said(crew, "after") == ["after"]
         assert crew.restarts == 1
@@ -74,7 +74,7 @@ def test_what_takes_too_long_is_stopped_and_the_others_are_not():
 
 
 def test_a_killed_process_is_started_again_and_asked_once_more():
-    async def do(crew: Crew) -> None:
+    async def do(crew: ModelWorker) -> None:
         assert crew.pid is not None
         os.kill(crew.pid, signal.SIGKILL)  # while it has nothing to do
         assert await said(crew, "x") == ["x"]
@@ -90,8 +90,8 @@ def test_a_killed_process_is_started_again_and_asked_once_more():
 
 
 def test_a_request_that_kills_each_time_is_given_up(tmp_path):
-    async def do(crew: Crew) -> None:
-        with pytest.raises(Died, match="died while it worked"):
+    async def do(crew: ModelWorker) -> None:
+        with pytest.raises(WorkerDied, match="died while it processed"):
             await said(crew, "die")
         assert await said(crew, f"die once {tmp_path / 'seen'}") == [f"die once {tmp_path / 'seen'}"]
         assert await said(crew, "fine") == ["fine"]
@@ -100,9 +100,9 @@ def test_a_request_that_kills_each_time_is_given_up(tmp_path):
 
 
 def test_what_the_model_says_is_wrong_is_told():
-    async def do(crew: Crew) -> None:
+    async def do(crew: ModelWorker) -> None:
         assert (await crew.ask("predict", ["no", "yes"], size=2))[0] == {"error": "no"}
-        with pytest.raises(Refused, match="cannot be looked at"):
+        with pytest.raises(RequestRefused, match="cannot be looked at"):
             await crew.ask("look", {"text": "no"})
         with pytest.raises(RuntimeError, match="ZeroDivision"):
             await said(crew, "bug")
@@ -119,7 +119,7 @@ def test_a_run_that_cannot_be_opened_is_an_error_at_once():
 def test_sixty_four_clients_and_kills_between():
     """A few seconds of what benchmarks/serve.py does for a minute."""
 
-    async def do(crew: Crew) -> None:
+    async def do(crew: ModelWorker) -> None:
         stop = asyncio.get_running_loop().time() + 3.0
         counts = {"answered": 0, "busy": 0}
 
@@ -131,7 +131,7 @@ def test_sixty_four_clients_and_kills_between():
                     assert await said(crew, text) == [text]
                     counts["answered"] += 1
                     turn += 1
-                except Busy:
+                except QueueFull:
                     counts["busy"] += 1
                     await asyncio.sleep(0.01)
 
@@ -145,6 +145,6 @@ def test_sixty_four_clients_and_kills_between():
         assert counts["answered"] > 100
         assert crew.restarts >= 2
         assert not crew.waiting
-        assert not crew.flying
+        assert not crew.in_progress
 
-    with_crew(do, queue=48, tries=10)
+    with_crew(do, queue=48, max_attempts=10)

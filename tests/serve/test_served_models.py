@@ -103,7 +103,7 @@ def test_the_page_is_the_same_page(server):
     page = ask(
         server.at + "look", {"model": "transformer", "text": TEXTS[0], "beside": "han", "what_if": ["hide:loved"]}
     )
-    assert "Can the picture be believed?" in page
+    assert "Is attention a faithful explanation?" in page
     assert "without “loved”" in page
     assert "Two runs on the same text" in page
     known = ask(server.at + "look", {"text": TEXTS[0], "model": "transformer", "evidence": ["loved"]})
