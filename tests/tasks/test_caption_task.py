@@ -13,8 +13,8 @@ import torch
 
 from regard.errors import UserError
 from regard.models.rnn_captioner import RNNCaptionerConfig
-from regard.tasks.caption.metrics import scores
-from regard.tasks.caption.objective import GREY, Caption, measure, share_on
+from regard.tasks.caption.metrics import compute_caption_metrics
+from regard.tasks.caption.objective import GRAY, CaptionObjective, measure_loss, attention_in_box
 from regard.tasks.image_augmentation import Augment
 
 RANDOM = np.random.default_rng(0)
@@ -22,8 +22,8 @@ PICTURES = RANDOM.integers(0, 256, (7, 16, 16, 3)).astype(np.uint8)
 CAPTIONS = [[[6 + i, 7, 3], [8, 3]][: 1 + i % 2] for i in range(7)]
 
 
-def task(**more) -> Caption:
-    return Caption(PICTURES, CAPTIONS, PICTURES[:3], CAPTIONS[:3], **{"batch": 3, "several": 2, "seed": 0, **more})
+def task(**more) -> CaptionObjective:
+    return CaptionObjective(PICTURES, CAPTIONS, PICTURES[:3], CAPTIONS[:3], **{"batch": 3, "several": 2, "seed": 0, **more})
 
 
 def model():
@@ -63,7 +63,7 @@ def test_bleu_of_several_references_is_its_definition():
     references = [[" ".join(random.choice(words, random.integers(4, 9))) for _ in range(k)] for k in (5, 3, 1, 4)]
     found = [refs[-1] if i != 1 else refs[0] + " the grass" for i, refs in enumerate(references)]
     found[3] = " ".join(found[3].split()[:4])
-    measured = scores(found, references)
+    measured = compute_caption_metrics(found, references)
     for order in range(1, 5):
         assert measured[f"bleu{order}"] == pytest.approx(by_hand(found, references, order), abs=1e-6)
     assert measured["bleu"] == measured["bleu4"]
@@ -72,16 +72,16 @@ def test_bleu_of_several_references_is_its_definition():
 
 def test_bleu_of_a_known_example():
     """Papineni et al. 2002, example 2: the modified unigram precision is 2/7."""
-    measured = scores(["the the the the the the the"], [["the cat is on the mat", "there is a cat on the mat"]])
+    measured = compute_caption_metrics(["the the the the the the the"], [["the cat is on the mat", "there is a cat on the mat"]])
     assert measured["bleu1"] == pytest.approx(100 * 2 / 7)
     assert measured["bleu2"] == 0.0
 
 
 def test_bleu_wants_as_many_captions_as_pictures():
     with pytest.raises(UserError, match="cannot be compared"):
-        scores(["a"], [["a"], ["b"]])
+        compute_caption_metrics(["a"], [["a"], ["b"]])
     with pytest.raises(UserError, match="one reference"):
-        scores(["a"], [[]])
+        compute_caption_metrics(["a"], [[]])
 
 
 def test_cider_is_that_of_its_authors_where_it_is_installed(monkeypatch):
@@ -98,17 +98,17 @@ def test_cider_is_that_of_its_authors_where_it_is_installed(monkeypatch):
     for name in ("pycocoevalcap", "pycocoevalcap.cider"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     monkeypatch.setitem(sys.modules, "pycocoevalcap.cider.cider", module)
-    measured = scores(["a dog", "a cat"], [["a dog", "one dog"], ["the cat"]])
+    measured = compute_caption_metrics(["a dog", "a cat"], [["a dog", "one dog"], ["the cat"]])
     assert measured["cider"] == 25
     assert kept == {"wanted": {0: ["a dog", "one dog"], 1: ["the cat"]}, "said": {0: ["a dog"], 1: ["a cat"]}}
-    assert "cider" not in scores(["a dog"], [["a dog"]])
+    assert "cider" not in compute_caption_metrics(["a dog"], [["a dog"]])
 
 
 def test_cider_of_true_captions_is_more_than_of_others():
     pytest.importorskip("pycocoevalcap", reason="pycocoevalcap is not installed")
     refs = [["a man rides a horse", "a man on a horse"], ["two dogs run in the grass"], ["a red ball", "the red ball"]]
     assert (
-        scores([r[0] for r in refs], refs)["cider"] > scores(["a man", "the dogs", "a green ball"], refs)["cider"] > 0
+        compute_caption_metrics([r[0] for r in refs], refs)["cider"] > compute_caption_metrics(["a man", "the dogs", "a green ball"], refs)["cider"] > 0
     )
 
 
@@ -135,7 +135,7 @@ def test_the_loss_of_words_is_what_measure_says():
     job, net = task(label_smoothing=0.0, several=1), model()
     batch = job.batch(np.array([0, 2]), 0)  # one caption each
     summed = float(job.loss(net, batch)["words"].sum.detach()) / batch.counts["words"]
-    assert measure(net, PICTURES[[0, 2]], [CAPTIONS[0], CAPTIONS[2]])["loss"] == pytest.approx(summed, rel=1e-5)
+    assert measure_loss(net, PICTURES[[0, 2]], [CAPTIONS[0], CAPTIONS[2]])["loss"] == pytest.approx(summed, rel=1e-5)
 
 
 def test_doubly_stochastic_attention_is_a_term():
@@ -167,10 +167,10 @@ def test_blanked_pictures_say_nothing():
     job, net = task(blank=True), model().eval()
     first, other = (job.batch(np.array([i]), 0) for i in (0, 2))
     assert (first.pictures == other.pictures).all()
-    shown = measure(net, PICTURES, CAPTIONS, blank=True)
-    assert shown == measure(net, PICTURES[::-1].copy(), CAPTIONS, blank=True)
-    assert shown == pytest.approx(measure(net, np.full_like(PICTURES, GREY), CAPTIONS))  # one stands for all
-    assert shown != measure(net, PICTURES, CAPTIONS)
+    shown = measure_loss(net, PICTURES, CAPTIONS, blank=True)
+    assert shown == measure_loss(net, PICTURES[::-1].copy(), CAPTIONS, blank=True)
+    assert shown == pytest.approx(measure_loss(net, np.full_like(PICTURES, GRAY), CAPTIONS))  # one stands for all
+    assert shown != measure_loss(net, PICTURES, CAPTIONS)
 
 
 # Where a word was looked for
@@ -180,11 +180,11 @@ def test_a_share_counts_cells_by_how_much_of_them_is_covered():
     map_ = np.zeros((4, 8))
     map_[1, 2] = 0.75
     map_[3, 7] = 0.25
-    assert share_on(map_, (0, 0, 1, 1)) == pytest.approx(1)
-    assert share_on(map_, (0.25, 0.25, 0.375, 0.5)) == pytest.approx(0.75)  # that cell alone
-    assert share_on(map_, (0.25, 0.25, 0.3125, 0.5)) == pytest.approx(0.375)  # its left half
-    assert share_on(map_, (0.5, 0.0, 0.75, 1.0)) == 0
-    assert share_on(map_, (0.875, 0.875, 1, 1)) == pytest.approx(0.125)
+    assert attention_in_box(map_, (0, 0, 1, 1)) == pytest.approx(1)
+    assert attention_in_box(map_, (0.25, 0.25, 0.375, 0.5)) == pytest.approx(0.75)  # that cell alone
+    assert attention_in_box(map_, (0.25, 0.25, 0.3125, 0.5)) == pytest.approx(0.375)  # its left half
+    assert attention_in_box(map_, (0.5, 0.0, 0.75, 1.0)) == 0
+    assert attention_in_box(map_, (0.875, 0.875, 1, 1)) == pytest.approx(0.125)
 
 
 # Pictures changed

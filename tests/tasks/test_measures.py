@@ -7,8 +7,8 @@ import pytest
 import torch
 from sklearn import metrics as sk
 
-from regard.tasks.classify.metrics import per_class_metrics, compute_metrics, most_frequent_accuracy
-from regard.tasks.classify.objective import to_probabilities, classification_loss
+from regard.tasks.classify.metrics import compute_metrics, most_frequent_accuracy, per_class_metrics
+from regard.tasks.classify.objective import classification_loss, to_probabilities
 
 RANDOM = np.random.default_rng(0)
 

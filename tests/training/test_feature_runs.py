@@ -16,7 +16,7 @@ from torch import nn
 import regard
 from regard.data.synthetic.scene_files import write_scenes
 from regard.errors import UserError
-from regard.models.timm_backbone import Backbone, seen
+from regard.models.timm_backbone import Backbone, apply_backbone
 
 QUIET = {"progress": False}
 MODEL = {"dim": 16, "hidden": 24, "dropout": 0.0}
@@ -192,7 +192,7 @@ def test_nothing_is_fetched_unless_asked_for(timm, monkeypatch):
     assert asked == ["nobody/known"]
     opened = SimpleNamespace(backbone="known", weights=None, size=32, download=True)  # of a run that another trained
     with pytest.raises(UserError, match="not on this machine"):
-        seen(np.zeros((1, 32, 32, 3), np.uint8), opened, known="its fingerprint")
+        apply_backbone(np.zeros((1, 32, 32, 3), np.uint8), opened, known="its fingerprint")
     assert len(asked) == 1
 
 

@@ -1,4 +1,4 @@
-"""A language model writes: from prompts as text to what follows them as text."""
+"""Generate text with a language model."""
 
 from __future__ import annotations
 
@@ -16,23 +16,30 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-NEVER = [i for i in range(len(SPECIAL_TOKENS)) if i != EOS]
-"""Special tokens are no words, so none is written; [EOS] ends a text."""
+SUPPRESSED_IDS = [i for i in range(len(SPECIAL_TOKENS)) if i != EOS]
+"""Special tokens that are never generated."""
 
-Heard = Callable[[int, int, str], Any]
-"""Is told what has become whole: number of the prompt, number of the sample, text."""
+OnText = Callable[[int, int, str], Any]
+"""Called with the index of the prompt, the index of the sample, and a new piece of text."""
 
 
 @dataclass(frozen=True)
-class Said:
-    """prompt + text is the whole. `ended`: by the model, and not because there were enough tokens. `slid`: it grew
-    beyond what the model sees at once."""
+class GeneratedText:
+    """A continuation of a prompt. `str()` gives the prompt and the continuation.
+
+    Attributes:
+        prompt: The prompt.
+        text: The continuation.
+        tokens: Number of generated tokens.
+        ended: Whether the model ended the text before the limit.
+        window_moved: Whether the text became longer than the context of the model.
+    """
 
     prompt: str
     text: str
     tokens: int
     ended: bool
-    slid: bool
+    window_moved: bool
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -41,74 +48,80 @@ class Said:
         return self.prompt + self.text
 
 
-def generate(
+def generate_texts(
     run: LanguageModel,
     prompts: Sequence[str],
     *,
-    tokens: int,
+    max_new_tokens: int,
     sampling: Sampling,
-    samples: int,
-    window: int | None,
+    num_samples: int,
+    window: int,
     precision: str,
-    heard: Heard | None,
-) -> list[list[Said]]:
-    """A model sees as much at once as a window of its training held, unless told otherwise."""
-    seen = window or run.settings.data.block_size
-    ids = [begin(run, prompt) for prompt in prompts]
+    on_text: OnText | None,
+) -> list[list[GeneratedText]]:
+    """Generate continuations of prompts. `LanguageModel.generate_all` documents the arguments."""
+    ids = [encode_prompt(run, prompt) for prompt in prompts]
     if run.objective == "span":
-        ids, tokens = _kept_in_sight(run, ids, tokens, seen)
-    texts = {(p, s): run.detokenizer.stream(prompt) for p, prompt in enumerate(prompts) for s in range(samples)}
-    said: dict[tuple[int, int], list[str]] = {place: [] for place in texts}
+        ids, max_new_tokens = _fit_span_window(run, ids, max_new_tokens, window)
+    streams = {(p, s): run.detokenizer.stream(prompt) for p, prompt in enumerate(prompts) for s in range(num_samples)}
+    pieces: dict[tuple[int, int], list[str]] = {key: [] for key in streams}
 
-    def tell(prompt: int, sample: int, piece: str) -> None:
-        if piece:
-            said[prompt, sample].append(piece)
-            if heard is not None:
-                heard(prompt, sample, piece)
+    def add_text(prompt: int, sample: int, text: str) -> None:
+        if text:
+            pieces[prompt, sample].append(text)
+            if on_text is not None:
+                on_text(prompt, sample, text)
 
-    written = run.generator(precision).generate(
+    generations = run.generator(precision).generate(
         ids,
-        max_new_tokens=tokens,
+        max_new_tokens=max_new_tokens,
         sampling=sampling,
-        num_samples=samples,
-        stop_ids=stops(run),
-        suppress=NEVER,
-        window=seen,
-        on_token=lambda prompt, sample, id: tell(prompt, sample, texts[prompt, sample].add(id)),
+        num_samples=num_samples,
+        stop_ids=stop_ids(run),
+        suppress=SUPPRESSED_IDS,
+        window=window,
+        on_token=lambda prompt, sample, id: add_text(prompt, sample, streams[prompt, sample].add(id)),
     )
-    for (prompt, sample), text in texts.items():
-        tell(prompt, sample, text.flush())
+    for (prompt, sample), stream in streams.items():
+        add_text(prompt, sample, stream.flush())
     return [
         [
-            Said(prompts[p], "".join(said[p, s]), len(text.ids), text.stopped, text.window_moved)
-            for s, text in enumerate(several)
+            GeneratedText(prompts[p], "".join(pieces[p, s]), len(output.ids), output.stopped, output.window_moved)
+            for s, output in enumerate(outputs)
         ]
-        for p, several in enumerate(written)
+        for p, outputs in enumerate(generations)
     ]
 
 
-def begin(run: LanguageModel, prompt: str) -> list[int]:
-    """The ids to go on from. Where training saw several documents, a text begins after the [EOS] of another one. A
-    model of spans writes what was taken out at the end: `prompt [MASK] [MASK]`."""
+def encode_prompt(run: LanguageModel, prompt: str) -> list[int]:
+    """Encode a prompt as training texts are encoded.
+
+    If training had several documents, the prompt follows an [EOS], the end of another document. For a span model, which
+    generates a span that was removed from the end, it is `prompt [MASK] [MASK]`.
+    """
     ids = run.tokenizer.encode(prompt).ids
     if run.objective == "span":
         return [*ids, MASK, MASK]
     return [EOS, *ids] if run.config["data"]["train"].get("documents", 1) > 1 or not ids else ids
 
 
-def _kept_in_sight(run: LanguageModel, rows: list[list[int]], tokens: int, window: int) -> tuple[list[list[int]], int]:
-    """Prompts of a model of spans and how many tokens may follow them, such that its window never slides: the masks,
-    which tell it that a span is wanted, would be lost."""
-    window = min(window, max_positions(run.model) or window)
-    most = min(tokens, max(1, window // 2))  # the longest span of training
-    if most < tokens:
-        logger.info(f"a model of spans writes half of a window of {window} tokens at most: {most} instead of {tokens}")
-    room = max(2, window - most)
-    if any(len(row) > room for row in rows):
-        logger.info(f"a prompt is longer than a window of {window} tokens has room for: the model sees the end of it")
-    return [row[-room:] for row in rows], most
-
-
-def stops(run: LanguageModel) -> tuple[int, ...]:
-    """Where words are what stands between spaces, [EOS] is the end of a line, and the text goes on."""
+def stop_ids(run: LanguageModel) -> tuple[int, ...]:
+    """The tokens that end a text. For text that is already split into words [EOS] only ends a line."""
     return () if run.tokenizer.kind == "spaces" and run.objective != "span" else (EOS,)
+
+
+def _fit_span_window(
+    run: LanguageModel, prompts: list[list[int]], max_new_tokens: int, window: int
+) -> tuple[list[list[int]], int]:
+    """Shorten prompts and the span so that the window never moves: the model must see the masks."""
+    window = min(window, max_positions(run.model) or window)
+    limit = min(max_new_tokens, max(1, window // 2))  # the longest span in training
+    if limit < max_new_tokens:
+        logger.info(
+            f"a span model generates at most half of its context of {window} tokens: {limit} instead of "
+            f"{max_new_tokens}"
+        )
+    max_prompt = max(2, window - limit)
+    if any(len(prompt) > max_prompt for prompt in prompts):
+        logger.info(f"a prompt does not fit into the context of {window} tokens: its beginning was truncated")
+    return [prompt[-max_prompt:] for prompt in prompts], limit

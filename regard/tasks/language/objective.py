@@ -12,7 +12,7 @@ from regard.data.corpus import Corpus
 from regard.data.vocabulary import Vocabulary
 from regard.errors import UserError
 from regard.tasks.language.objectives import OBJECTIVES, SLIDING
-from regard.tasks.language.objectives.token_objective import TokenObjective, WordBatch
+from regard.tasks.language.objectives.token_objective import TokenBatch, TokenObjective
 from regard.tasks.language.settings import LanguageSettings
 from regard.training.objective import LossTerm
 
@@ -65,11 +65,11 @@ class LanguageObjective:
         order = np.random.default_rng((self.seed, epoch, 1)).permutation(count)
         return [order[i : i + self.batch_size] for i in range(0, count, self.batch_size)]
 
-    def batch(self, indices: np.ndarray, epoch: int) -> WordBatch:
+    def batch(self, indices: np.ndarray, epoch: int) -> TokenBatch:
         starts = self.offset(epoch) + indices * self.token_objective.step
         return self.token_objective.batch(self.train, starts, indices, epoch)
 
-    def loss(self, model: nn.Module, batch: WordBatch) -> Mapping[str, LossTerm]:
+    def loss(self, model: nn.Module, batch: TokenBatch) -> Mapping[str, LossTerm]:
         return self.token_objective.loss(model, batch)
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
@@ -90,9 +90,9 @@ def build_token_objective(
     return OBJECTIVES[settings.objective](
         settings.corruption,
         vocabulary,
-        block=data.block_size,
+        block_size=data.block_size,
         stride=stride or data.stride or data.block_size,
-        rows=max(1, min(2 * data.batch_tokens, MAX_LOGITS // vocabulary.vocab_size) // data.block_size),
+        batch_size=max(1, min(2 * data.batch_tokens, MAX_LOGITS // vocabulary.vocab_size) // data.block_size),
         seed=settings.seed,
     )
 

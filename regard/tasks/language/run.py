@@ -146,8 +146,8 @@ class LanguageModel(Run):
             metrics = self._evaluate_corpus(corpus, stride)
         if metrics.get("unknown", 0.0) > UNKNOWN_LIMIT:
             logger.info(
-                f"{metrics['unknown']:.1%} of the tokens are not in the vocabulary and count as [UNK], which is easy to "
-                "predict: compare the perplexity only with that of models with the same vocabulary"
+                f"{metrics['unknown']:.1%} of the tokens are not in the vocabulary and count as [UNK], which is easy "
+                "to predict: compare the perplexity only with that of models with the same vocabulary"
             )
         return metrics
 

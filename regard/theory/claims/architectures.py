@@ -93,8 +93,8 @@ def check_bert(seed: int) -> CheckResult:
     tokens = np.random.default_rng(seed).integers(len(SPECIAL_TOKENS), vocab_size, (rows, width))
     table: Any = SimpleNamespace(is_word=np.arange(vocab_size) >= len(SPECIAL_TOKENS), size=vocab_size)
     items = np.arange(rows)
-    selected = masked.choose(tokens, table, masked.MaskedConfig(), seed, 0, items)
-    changed = masked.change(tokens, selected, vocab_size, seed, 0, items)
+    selected = masked.choose_tokens(tokens, table, masked.MaskedConfig(), seed, 0, items)
+    changed = masked.corrupt_tokens(tokens, selected, vocab_size, seed, 0, items)
     count = int(selected.sum())
     masked_fraction = float((changed[selected] == MASK).mean())
     unchanged_fraction = float((changed[selected] == tokens[selected]).mean())
@@ -144,7 +144,7 @@ def check_blank_language_model(seed: int) -> CheckResult:
         other_change = min(max_difference(logits[:, i], changed_logits[:, i]) for i in range(n) if i != t)
         # P(w_t) from the states on either side of w_t
         e = model.embed(ids)
-        forward, backward = model.rnn.onward(e)[0], model.rnn.back(e.flip(1))[0].flip(1)
+        forward, backward = model.rnn.forward_rnn(e)[0], model.rnn.backward_rnn(e.flip(1))[0].flip(1)
         states = model.before(forward[:, t - 1]) + model.after(backward[:, t + 1])
         expected = states @ model.embed.weight.T + model.bias
         formula_error = max_difference(logits[:, t], expected)

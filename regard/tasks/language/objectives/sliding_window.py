@@ -1,57 +1,74 @@
-"""Score a text with a window that slides over it, each token once.
+"""Score a text with a sliding window, each token once.
 
-    window k reads tokens k·stride .. k·stride + block and scores `stride` of them, the first window also what stands
-    before, the last also what comes after
+    window k reads tokens k·stride .. k·stride + block_size and scores `stride` of them; the first window also scores
+    the tokens before them, the last also those after them
 
-Read causally, the scored ones stand at the window's end, so that each has at least block - stride tokens before it
-(but for the first ones of the text); read both ways, they stand in its middle.
+For a causal model the scored tokens are at the end of the window, so that each has at least block_size - stride tokens
+of context (except at the beginning of the text); for a bidirectional model they are in its middle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from regard.data.corpus import Corpus
 from regard.data.tokenizer import UNK
-from regard.tasks.language.objectives.token_objective import tensor
+from regard.tasks.language.objectives.token_objective import to_tensor
 
 
-def windows(tokens: int, block: int, stride: int, lead: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where each window starts, and from which to which token it scores, of which `lead` stand before. Windows are
-    min(block, tokens) long; lead + stride <= block, or tokens would be left out."""
-    block = min(block, tokens)
-    count = 1 + max(0, -(-(tokens - block) // stride))
-    starts = np.minimum(np.arange(count) * stride, tokens - block)
-    edges = np.concatenate([[0], np.arange(1, count) * stride + lead, [tokens]])
+def plan_windows(num_tokens: int, block_size: int, stride: int, lead: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Plan the windows. They have min(block_size, num_tokens) tokens.
+
+    Args:
+        num_tokens: Tokens of the text.
+        block_size: Tokens of a window.
+        stride: Distance between windows.
+        lead: Tokens of a window before the scored ones; lead + stride <= block_size.
+
+    Returns:
+        The start of each window, the first token that it scores, and the end of those.
+    """
+    block_size = min(block_size, num_tokens)
+    count = 1 + max(0, -(-(num_tokens - block_size) // stride))
+    starts = np.minimum(np.arange(count) * stride, num_tokens - block_size)
+    edges = np.concatenate([[0], np.arange(1, count) * stride + lead, [num_tokens]])
     return starts, edges[:-1], edges[1:]
 
 
-def batches(
-    corpus: Corpus, block: int, stride: int, lead: int, rows: int
+def read_windows(
+    corpus: Corpus, block_size: int, stride: int, lead: int, batch_size: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Starts (b,), tokens (b, n) and which of them are scored (b, n), a few windows at a time."""
-    starts, first, stop = windows(corpus.num_tokens, block, stride, lead)
-    length = min(block, corpus.num_tokens)
-    for i in range(0, len(starts), rows):
-        part = slice(i, i + rows)
-        places = starts[part, None] + np.arange(length)
-        scored = (places >= first[part, None]) & (places < stop[part, None])
-        yield starts[part], corpus.read(starts[part], length), scored
+    """Batches of windows: their starts (b,), their tokens (b, n), and which of them are scored (b, n)."""
+    starts, first, end = plan_windows(corpus.num_tokens, block_size, stride, lead)
+    length = min(block_size, corpus.num_tokens)
+    for i in range(0, len(starts), batch_size):
+        rows = slice(i, i + batch_size)
+        positions = starts[rows, None] + np.arange(length)
+        scored = (positions >= first[rows, None]) & (positions < end[rows, None])
+        yield starts[rows], corpus.read(starts[rows], length), scored
 
 
-Logits = Callable[[Tensor, Tensor], Tensor]
+@dataclass(frozen=True)
+class ScoreTotals:
+    """Sums over the scored tokens of a text.
 
+    Attributes:
+        nats: Sum of -log p.
+        correct: Tokens that are the most probable one.
+        count: Scored tokens.
+        unknown: How many of them are [UNK].
+    """
 
-class Scored:
-    """Nats, right guesses and words of a text, and how many of these are not known."""
-
-    def __init__(self, nats: float, right: int, count: int, unknown: int = 0) -> None:
-        self.nats, self.right, self.count, self._unknown = nats, right, count, unknown
+    nats: float
+    correct: int
+    count: int
+    unknown: int = 0
 
     @property
     def loss(self) -> float:
@@ -63,30 +80,36 @@ class Scored:
 
     @property
     def accuracy(self) -> float:
-        return self.right / max(self.count, 1)
+        return self.correct / max(self.count, 1)
 
-    def unknown(self, kind: str) -> dict[str, float]:
-        """The share of [UNK]; nothing with bytes, which know every text."""
-        return {} if kind == "bpe" else {"unknown": self._unknown / max(self.count, 1)}
+    def unknown_fraction(self, kind: str) -> dict[str, float]:
+        """The metric "unknown", the fraction of [UNK]; none for byte-level BPE, which knows every text."""
+        return {} if kind == "bpe" else {"unknown": self.unknown / max(self.count, 1)}
 
 
 @torch.no_grad()
-def score(logits: Logits, device: torch.device, given: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> Scored:
-    """Add up over batches of (ids that are read, words that are wanted, which places count); `logits` gives those at
-    the places (k,) of ids (b, n), counted through all rows."""
-    total, right, count, unknown = 0.0, 0, 0, 0
-    for ids, wanted, counted in given:
-        places = np.flatnonzero(counted)
-        if not len(places):
+def score_windows(model: nn.Module, windows: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> ScoreTotals:
+    """Score batches of windows.
+
+    Args:
+        model: Called as model(ids, logits_at=flat indices (k,)); returns logits (k, vocab).
+        windows: Batches of input ids, target ids and which targets are scored, each (b, n).
+    """
+    device = get_device(model)
+    nats, correct, count, unknown = 0.0, 0, 0, 0
+    for ids, targets, scored in windows:
+        logits_at = np.flatnonzero(scored)
+        if not len(logits_at):
             continue
-        truth = tensor(wanted.reshape(-1)[places]).to(device)
-        found = logits(tensor(ids).to(device), tensor(places).to(device)).float()
-        total += F.cross_entropy(found, truth, reduction="none").double().sum().item()
-        right += int((found.argmax(-1) == truth).sum())
-        count += len(places)
+        truth = to_tensor(targets.reshape(-1)[logits_at]).to(device)
+        logits = model(to_tensor(ids).to(device), logits_at=to_tensor(logits_at).to(device)).float()
+        nats += F.cross_entropy(logits, truth, reduction="none").double().sum().item()
+        correct += int((logits.argmax(-1) == truth).sum())
+        count += len(logits_at)
         unknown += int((truth == UNK).sum())
-    return Scored(total, right, count, unknown)
+    return ScoreTotals(nats, correct, count, unknown)
 
 
-def device_of(model: nn.Module) -> torch.device:
+def get_device(model: nn.Module) -> torch.device:
+    """The device of the parameters."""
     return next(model.parameters()).device

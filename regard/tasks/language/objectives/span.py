@@ -1,14 +1,13 @@
-"""A stretch that was taken out, named after the rest: `prefix ⁇ suffix ⁇ span [EOS]`, ⁇ being [MASK], read causally
-(the span corruption of Raffel et al. 2020, section 3.1.4, with one span, in the form of Donahue et al. 2020, "Enabling
-language models to fill in the blanks").
+"""Predict a span that was removed: `prefix [MASK] suffix [MASK] span [EOS]`, read causally.
 
-The stretch has 1 to half of the window's tokens, a quarter in the mean, and stands anywhere in it. The loss is on the
-span and its end; with `loss=all` on the prefix and the suffix too.
+This is the span corruption of Raffel et al. 2020, section 3.1.4, with one span, in the form of Donahue et al. 2020,
+"Enabling language models to fill in the blanks". The span has between 1 token and half of the window's tokens (a
+quarter on average), at a random position. The loss is on the span and its end; with `loss=all` also on the prefix and suffix.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,69 +20,84 @@ from regard.data.tokenizer import EOS, MASK
 from regard.data.vocabulary import Vocabulary
 from regard.errors import UserError
 from regard.tasks.language.objectives import sliding_window
-from regard.tasks.language.objectives.causal import at_places
-from regard.tasks.language.objectives.token_objective import TokenObjective, WordBatch, tensor
+from regard.tasks.language.objectives.token_objective import VALIDATION_EPOCH, TokenBatch, TokenObjective, to_tensor
 from regard.training.objective import LossTerm
 
-MARKS = 3
-_LONG, _WHERE = 21, 22
-_VALID = 2**32 - 1  # an epoch that training never reaches
+NUM_MARKS = 3  # special tokens that are added to a window
+_LENGTH, _START = 21, 22  # random streams
 
 
 @dataclass(frozen=True)
 class SpanConfig:
+    """`loss`: "span", or "all" for a loss on the prefix and the suffix too."""
+
     loss: str = "span"
 
     def __post_init__(self) -> None:
         if self.loss not in ("span", "all"):
-            raise UserError(f"corruption.loss is 'span' or 'all', and was given {self.loss!r}")
+            raise UserError(f"corruption.loss must be 'span' or 'all', not {self.loss!r}")
 
 
 class SpanObjective(TokenObjective):
+    """Prediction of a removed span."""
+
     config_class = SpanConfig
     models = ("gpt", "ngram-gpt", "cnn")
 
-    def __init__(self, config: SpanConfig, vocabulary: Vocabulary, *, block: int, stride: int, rows: int, seed: int):
-        self.config, self.rows, self.seed = config, rows, seed
-        self.length = self.step = block + 1 - MARKS
+    def __init__(
+        self, config: SpanConfig, vocabulary: Vocabulary, *, block_size: int, stride: int, batch_size: int, seed: int
+    ):
+        self.config, self.batch_size, self.seed = config, batch_size, seed
+        self.length = self.step = block_size + 1 - NUM_MARKS
         if self.length < 2:
-            raise UserError(f"a span wants data.block_size of {MARKS + 1} or more, and was given {block}")
+            raise UserError(f"the objective span needs data.block_size of {NUM_MARKS + 1} or more, not {block_size}")
 
-    def batch(self, corpus: Corpus, starts: np.ndarray, items: np.ndarray, epoch: int) -> WordBatch:
-        ids, inside = corrupt(corpus.read(starts, self.length), self.seed, epoch, items)
-        wanted = ids[:, 1:]
-        if self.config.loss == "all" and epoch != _VALID:
-            return WordBatch(tensor(ids[:, :-1]), tensor(wanted.reshape(-1)), tensor(np.arange(wanted.size)))
-        places = np.flatnonzero(inside[:, 1:])
-        return WordBatch(tensor(ids[:, :-1]), tensor(wanted.reshape(-1)[places]), tensor(places))
+    def batch(self, corpus: Corpus, starts: np.ndarray, items: np.ndarray, epoch: int) -> TokenBatch:
+        ids, in_span = move_span(corpus.read(starts, self.length), self.seed, epoch, items)
+        next_ids = ids[:, 1:]
+        everywhere = self.config.loss == "all" and epoch != VALIDATION_EPOCH
+        logits_at = np.arange(next_ids.size) if everywhere else np.flatnonzero(in_span[:, 1:])
+        return TokenBatch(to_tensor(ids[:, :-1]), to_tensor(next_ids.reshape(-1)[logits_at]), to_tensor(logits_at))
 
-    def loss(self, model: nn.Module, batch: WordBatch) -> Mapping[str, LossTerm]:
-        logits = model(batch.ids, logits_at=batch.places)
+    def loss(self, model: nn.Module, batch: TokenBatch) -> Mapping[str, LossTerm]:
+        logits = model(batch.ids, logits_at=batch.logits_at)
         return {"words": LossTerm(F.cross_entropy(logits, batch.targets, reduction="sum"))}
 
     def evaluate(self, model: nn.Module, corpus: Corpus) -> dict[str, float]:
-        """Of the words of the spans: nats, perplexity, accuracy. The spans hang on the text's place alone."""
+        """Loss per token of the spans, perplexity and accuracy. The spans depend on the position in the text only."""
         count = corpus.num_tokens // self.length
 
-        def rows():
-            for i in range(0, count, self.rows):
-                items = np.arange(i, min(i + self.rows, count))
-                ids, inside = corrupt(corpus.read(items * self.length, self.length), self.seed, _VALID, items)
-                yield ids[:, :-1], ids[:, 1:], inside[:, 1:]
+        def read_windows() -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+            for i in range(0, count, self.batch_size):
+                items = np.arange(i, min(i + self.batch_size, count))
+                text = corpus.read(items * self.length, self.length)
+                ids, in_span = move_span(text, self.seed, VALIDATION_EPOCH, items)
+                yield ids[:, :-1], ids[:, 1:], in_span[:, 1:]
 
-        found = sliding_window.score(at_places(model), sliding_window.device_of(model), rows())
-        return {"loss": found.loss, "perplexity": found.perplexity, "accuracy": found.accuracy}
+        totals = sliding_window.score_windows(model, read_windows())
+        return {"loss": totals.loss, "perplexity": totals.perplexity, "accuracy": totals.accuracy}
 
 
-def corrupt(text: np.ndarray, seed: int, epoch: int, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(b, n) to `prefix [MASK] suffix [MASK] span [EOS]`, (b, n + 3), and where the span and its end stand."""
-    n = text.shape[1]
-    length = 1 + counter_rng.scale_to_int(max(n // 2, 1), counter_rng.uniform(seed, epoch, _LONG, items, 1))  # (b, 1)
-    start = counter_rng.scale_to_int(n - length + 1, counter_rng.uniform(seed, epoch, _WHERE, items, 1))
-    place = np.arange(n + MARKS)
-    second = n - length + 1  # where the second mask stands
-    source = np.where(place < start, place, np.where(place < second, place - 1 + length, start + place - second - 1))
-    ids = np.take_along_axis(text, np.clip(source, 0, n - 1), 1)
-    ids[(place == start) | (place == second)] = MASK
-    ids[:, -1] = EOS
-    return ids, place > second
+def move_span(ids: np.ndarray, seed: int, epoch: int, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Move a random span of each row to its end.
+
+    Args:
+        ids: Token ids, (b, n).
+        seed, epoch, items: What the random numbers depend on.
+
+    Returns:
+        `prefix [MASK] suffix [MASK] span [EOS]`, (b, n + 3), and True for the span and its end, (b, n + 3).
+    """
+    n = ids.shape[1]
+    length = 1 + counter_rng.scale_to_int(max(n // 2, 1), counter_rng.uniform(seed, epoch, _LENGTH, items, 1))  # (b, 1)
+    start = counter_rng.scale_to_int(n - length + 1, counter_rng.uniform(seed, epoch, _START, items, 1))
+    position = np.arange(n + NUM_MARKS)
+    second_mask = n - length + 1
+    in_suffix = position < second_mask
+    source = np.where(
+        position < start, position, np.where(in_suffix, position - 1 + length, start + position - second_mask - 1)
+    )
+    moved = np.take_along_axis(ids, np.clip(source, 0, n - 1), 1)
+    moved[(position == start) | (position == second_mask)] = MASK
+    moved[:, -1] = EOS
+    return moved, position > second_mask

@@ -1,4 +1,4 @@
-"""What the language task asks of an objective, and the batch that all of them make."""
+"""The interface of the objectives of language models, and their batch."""
 
 from __future__ import annotations
 
@@ -15,24 +15,34 @@ from regard.data.corpus import Corpus
 from regard.data.vocabulary import Vocabulary
 from regard.training.objective import LossTerm
 
+VALIDATION_EPOCH = 2**32 - 1
+"""The epoch whose random numbers corrupt the validation part. Training never reaches it."""
+
 
 @dataclass(frozen=True)
-class WordBatch:
-    """ids (b, n); the words (k,) that are wanted at `places`, numbers of places counted through all rows (None: at
-    every one). With pairs of sentences also the segments (b, n), and whether the second follows the first (b,).
-    `others` are words that they are told from, where these are not all."""
+class TokenBatch:
+    """A batch of windows.
+
+    Attributes:
+        ids: Token ids, (b, n).
+        targets: Tokens to predict, (k,).
+        logits_at: Flat indices of the positions where they are predicted, (k,); None for every position.
+        segments: With pairs of sentences: 0 for the first, 1 for the second, (b, n).
+        is_next: With pairs of sentences: whether the second follows the first, (b,).
+        negatives: Other tokens that a target is distinguished from, if these are not all tokens.
+    """
 
     ids: Tensor
     targets: Tensor
-    places: Tensor | None = None
+    logits_at: Tensor | None = None
     segments: Tensor | None = None
-    follows: Tensor | None = None
-    others: Tensor | None = None
+    is_next: Tensor | None = None
+    negatives: Tensor | None = None
 
     @property
     def counts(self) -> dict[str, float]:
-        words = {"words": float(self.targets.numel())}
-        return words if self.follows is None else {**words, "next": float(len(self.follows))}
+        counts = {"words": float(self.targets.numel())}
+        return counts if self.is_next is None else {**counts, "next": float(len(self.is_next))}
 
     @property
     def tokens(self) -> int:
@@ -58,7 +68,9 @@ class TokenObjective(ABC):
     step: int
 
     @abstractmethod
-    def __init__(self, config: Any, vocabulary: Vocabulary, *, block: int, stride: int, rows: int, seed: int):
+    def __init__(
+        self, config: Any, vocabulary: Vocabulary, *, block_size: int, stride: int, batch_size: int, seed: int
+    ):
         """Args:
         config: An instance of `config_class`.
         vocabulary: The vocabulary.
@@ -69,11 +81,11 @@ class TokenObjective(ABC):
         """
 
     @abstractmethod
-    def batch(self, corpus: Corpus, starts: np.ndarray, items: np.ndarray, epoch: int) -> WordBatch:
+    def batch(self, corpus: Corpus, starts: np.ndarray, items: np.ndarray, epoch: int) -> TokenBatch:
         """The items that start at token `starts` and have the numbers `items` in this epoch."""
 
     @abstractmethod
-    def loss(self, model: nn.Module, batch: WordBatch) -> Mapping[str, LossTerm]:
+    def loss(self, model: nn.Module, batch: TokenBatch) -> Mapping[str, LossTerm]:
         """The loss terms of a batch, each a sum."""
 
     @abstractmethod
@@ -86,5 +98,6 @@ class TokenObjective(ABC):
         return []
 
 
-def tensor(array: np.ndarray) -> Tensor:
+def to_tensor(array: np.ndarray) -> Tensor:
+    """An int64 tensor."""
     return torch.from_numpy(np.ascontiguousarray(array, np.int64))
