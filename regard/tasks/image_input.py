@@ -1,5 +1,5 @@
-"""Pictures as a trained run reads them: squeezed to its size, through its backbone, or features like those of its
-training."""
+"""Read images as input of a trained run: resized, passed through its backbone, or features like those of its
+training data."""
 
 from __future__ import annotations
 
@@ -14,41 +14,42 @@ import numpy as np
 from regard.data import image_source
 from regard.data.image_files import ImageArray, ImageSource
 from regard.errors import UserError
-from regard.models.timm_backbone import seen
+from regard.models.timm_backbone import apply_backbone
 from regard.tasks.base_run import Run
 from regard.tasks.image_settings import AugmentSettings
 
 logger = logging.getLogger(__name__)
 
 
-def known(run: Run) -> str | None:
-    """The fingerprint of the run's backbone."""
+def backbone_fingerprint(run: Run) -> str | None:
+    """Return the fingerprint of the run's backbone, or None."""
     return (run.config.get("features") or {}).get("backbone")
 
 
-def read(run: Run, source: ImageSource) -> ImageArray:
-    """All pictures of a source."""
-    found = image_source.read_images_or_features(source, source.names, run.settings.data.size)
-    for note in found.notes:
+def read_images(run: Run, source: ImageSource) -> ImageArray:
+    """Read all images of a source as input of the run's model."""
+    images = image_source.read_images_or_features(source, source.names, run.settings.data.size)
+    for note in images.notes:
         logger.info(note)
-    array, _ = seen(found.array, run.settings.data, known(run))
-    fits(run, array, source.path)
-    return replace(found, array=array)
+    array, _ = apply_backbone(images.array, run.settings.data, backbone_fingerprint(run))
+    check_input_shape(run, array, source.path)
+    return replace(images, array=array)
 
 
-def fits(run: Run, array: np.ndarray, path: str | Path) -> None:
-    """Raise where a run that was trained on pictures is given features, or the other way round."""
-    given = run.config.get("features")
-    if given is None and array.dtype != np.uint8:
-        raise UserError(f"this run reads pictures, and {path} holds features of them")
-    if given is None:
+def check_input_shape(run: Run, array: np.ndarray, path: str | Path) -> None:
+    """Raise a UserError if the run expects images and gets features, or vice versa, or features of another shape."""
+    features = run.config.get("features")
+    if features is None:
+        if array.dtype != np.uint8:
+            raise UserError(f"this run expects images, but {path} contains features")
         return
-    shape = tuple(given[key] for key in ("rows", "columns", "width"))
+    expected = tuple(features[key] for key in ("rows", "columns", "width"))
+    shape = " x ".join(map(str, expected))
     if array.dtype == np.uint8:
-        raise UserError(f"this run reads features of {' x '.join(map(str, shape))}, and {path} holds pictures")
-    if array.shape[1:] != shape:
-        wanted, got = (" x ".join(map(str, one)) for one in (shape, array.shape[1:]))
-        raise UserError(f"this run reads features of {wanted}, and those of {path} are {got}")
+        raise UserError(f"this run expects features of {shape}, but {path} contains images")
+    if array.shape[1:] != expected:
+        actual = " x ".join(map(str, array.shape[1:]))
+        raise UserError(f"this run expects features of {shape}, but those of {path} are {actual}")
 
 
 def check_augment(array: np.ndarray, augment: AugmentSettings) -> None:

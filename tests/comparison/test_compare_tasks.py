@@ -1,4 +1,4 @@
-"""Language models and translators are compared as classifiers are; BLEU from sums is sacrebleu's."""
+"""Comparisons of language models, translators, question answering and captioning; BLEU equals sacrebleu."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import re
 
 import numpy as np
 import pytest
+from comparison_helpers import run
 from hypothesis import given
 from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 
-from regard.comparison import Asked, compare_designs
+from regard.comparison import ComparisonRequest
 from regard.data.synthetic.reviews import generate_reviews
-from regard.tasks.classify.compare import _macro
+from regard.tasks.classify.compare import macro_f1
 from regard.tasks.classify.metrics import compute_metrics
 from regard.tasks.translate import compare
 
@@ -55,7 +56,7 @@ def test_macro_f1_of_sums_is_that_of_the_measures():
     eye = np.eye(4, dtype=bool)
     guess, true = eye[chances.argmax(1)], eye[truth]
     counts = np.stack([guess & true, guess, true], -1).reshape(50, -1)
-    assert _macro(counts.sum(0).astype(float)) == pytest.approx(compute_metrics(chances, truth)["macro_f1"])
+    assert macro_f1(counts.sum(0).astype(float)) == pytest.approx(compute_metrics(chances, truth)["macro_f1"])
 
 
 def test_language_models(tmp_path):
@@ -65,15 +66,13 @@ def test_language_models(tmp_path):
         "tokenizer": {"kind": "words", "vocab_size": 200},
     }
     models = ["gpt:dim=16,layers=1,heads=2", "cnn:dim=16,layers=2"]
-    found = compare_designs(
-        Asked("language", models, settings, budget=["3steps"], seeds=2), tmp_path / "out", progress=False
-    )
-    assert found["better"] == "min"
-    assert found["measured"] == 4
-    for row in found["rows"]:
+    results = run(ComparisonRequest("language", models, settings, budget=["3steps"], seeds=2), tmp_path / "out")
+    assert results["better"] == "min"
+    assert results["evaluated"] == 4
+    for row in results["rows"]:
         assert math.log(2) < row["mean"] < math.log(200) + 1
-        assert row["others"]["perplexity"] == pytest.approx(np.exp(row["values"]).mean())
-    first, second = found["rows"]
+        assert row["other_metrics"]["perplexity"] == pytest.approx(np.exp(row["values"]).mean())
+    first, second = results["rows"]
     assert (first["rank"], first["mean"]) <= (second["rank"], second["mean"])
     page = (tmp_path / "out/report.html").read_text()
     assert "perplexity" in page
@@ -93,10 +92,10 @@ def test_models_of_missing_words_are_asked_for_one(tmp_path):
         "data": {"train": [str(tmp_path / "corpus.txt")], "block_size": 16, "batch_tokens": 128},
         "tokenizer": {"kind": "words", "vocab_size": 200},
     }
-    models = [f"{name}:dim=16,hidden=16,layers=1,heads=2" for name in ("bert", "preln-bert")]
-    asked = Asked("language", models, settings, budget=["3steps"], seeds=1)
-    found = compare_designs(asked, tmp_path / "out", progress=False)
-    assert found["failures"] == {}
+    models = [f"bert:norm={norm},dim=16,hidden=16,layers=1,heads=2" for norm in ("post", "pre")]
+    asked = ComparisonRequest("language", models, settings, budget=["3steps"], seeds=1)
+    results = run(asked, tmp_path / "out")
+    assert results["failures"] == {}
     page = html.unescape((tmp_path / "out/report.html").read_text())
     assert "could not be looked at" not in page
     assert page.count("<h3>Test item") == 4
@@ -115,17 +114,14 @@ def test_translators(tmp_path):
         "train": {"lr": 0.01},
     }
     models = ["transformer:dim=16,hidden=16,layers=1,heads=2", "rnn:dim=16,hidden=16"]
-    found = compare_designs(
-        Asked("translate", models, settings, budget=["30steps"], seeds=2, measure="exact"),
-        tmp_path / "out",
-        progress=False,
-    )
-    assert found["measured"] == 4
-    assert found["repeated"]["test in training"] == 0  # pairs with the same source stay together
+    results = run(ComparisonRequest("translate", models, settings, budget=["30steps"], seeds=2, metric="exact"),
+        tmp_path / "out")
+    assert results["evaluated"] == 4
+    assert results["duplicates"]["test in training"] == 0  # pairs with the same source stay together
     test = [json.loads(line) for line in (tmp_path / "out/parts/test.jsonl").read_text().splitlines()]
-    for row in found["rows"]:
+    for row in results["rows"]:
         name = row["name"].replace(":", "-").replace(",", "-")
-        said = [json.loads(s)["said"] for s in (tmp_path / f"out/scores/{name}/seed-0.jsonl").read_text().splitlines()]
+        said = [json.loads(s)["output"] for s in (tmp_path / f"out/scores/{name}/seed-0.jsonl").read_text().splitlines()]
         same = [a.split() == b["target"].split() for a, b in zip(said, test, strict=True)]
         assert row["values"][0] == pytest.approx(np.mean(same))
         whole = BLEU().corpus_score(said, [[b["target"] for b in test]]).score
@@ -150,15 +146,12 @@ def test_recall(tmp_path):
         "tokenizer": {"vocab_size": 300},
     }
     models = ["gpt:dim=16,layers=1,heads=2"]
-    found = compare_designs(
-        Asked("recall", models, settings, vary={"mechanism": ["dot", "additive"]}, budget=["4steps"], seeds=1),
-        tmp_path / "out",
-        progress=False,
-    )
-    assert found["failures"] == {}
-    assert found["measured"] == 2
-    assert found["repeated"] == {"test in training": 0, "test in validation": 0}  # people stay on one side
-    assert sum(found["items"].values()) == 54
+    results = run(ComparisonRequest("recall", models, settings, vary={"mechanism": ["dot", "additive"]}, budget=["4steps"], seeds=1),
+        tmp_path / "out")
+    assert results["failures"] == {}
+    assert results["evaluated"] == 2
+    assert results["duplicates"] == {"test in training": 0, "test in validation": 0}  # people stay on one side
+    assert sum(results["items"].values()) == 54
     test = [line.split("\t") for line in (tmp_path / "out/parts/test.tsv").read_text().splitlines()]
     assert {tuple(row) for row in test} <= set(made.train_questions)
     said = next((tmp_path / "out/scores").rglob("seed-0.jsonl")).read_text().splitlines()
@@ -168,7 +161,7 @@ def test_recall(tmp_path):
 def test_captioners(tmp_path):
     pytest.importorskip("PIL")
     from regard.data.synthetic.scene_files import write_scenes
-    from regard.tasks.caption.metrics import scores
+    from regard.tasks.caption.metrics import compute_caption_metrics
 
     write_scenes(tmp_path, 60, size=32, eval_count=4)
     settings = {
@@ -178,18 +171,16 @@ def test_captioners(tmp_path):
     models = [
         {"label": name, "model": {"name": name, "channels": [8, 8], "dim": 16}} for name in ("rnn", "transformer")
     ]
-    found = compare_designs(
-        Asked("caption", models, settings, budget=["12steps"], seeds=1), tmp_path / "out", progress=False
-    )
-    assert found["failures"] == {}
-    assert found["measured"] == 2
-    assert found["repeated"] == {"test in training": 0, "test in validation": 0}
-    assert sum(found["items"].values()) == 60
+    results = run(ComparisonRequest("caption", models, settings, budget=["12steps"], seeds=1), tmp_path / "out")
+    assert results["failures"] == {}
+    assert results["evaluated"] == 2
+    assert results["duplicates"] == {"test in training": 0, "test in validation": 0}
+    assert sum(results["items"].values()) == 60
     truth = [line.split("\t") for line in (tmp_path / "out/parts/test.tsv").read_text().splitlines()]
-    for row in found["rows"]:
+    for row in results["rows"]:
         file = tmp_path / f"out/scores/{row['name']}/seed-0.jsonl"
-        said = [json.loads(line)["said"] for line in file.read_text().splitlines()]
-        whole = scores(said, [[caption] for _, caption in truth])
+        said = [json.loads(line)["output"] for line in file.read_text().splitlines()]
+        whole = compute_caption_metrics(said, [[caption] for _, caption in truth])
         kept = json.loads(file.with_suffix(".json").read_text())["measures"]
         assert kept["bleu"] == pytest.approx(whole["bleu"], abs=1e-6)
         assert kept["exact"] == pytest.approx(whole["exact"])

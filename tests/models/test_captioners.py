@@ -167,7 +167,7 @@ def test_the_eye_does_not_see_the_other_pictures():
 
 @pytest.mark.parametrize("shape", [(2, 3, 20, 20), (2, 20, 20), (1, 3, 20, 3)])
 def test_what_is_no_picture_is_an_error(shape):
-    with pytest.raises(UserError, match="pictures are"):
+    with pytest.raises(UserError, match="images must have shape"):
         ConvBackbone((8, 16), 11)(torch.zeros(shape))
 
 

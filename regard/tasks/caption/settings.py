@@ -23,13 +23,13 @@ class CaptionDataSettings(ImageDataSettings):
     )
     valid_fraction: float = setting(0.05, "Fraction of the images that is held out without validation data.")
     captions: int = setting(5, "Captions of each image that are used in training.")
-    longest: int = setting(40, "Longest caption to train on, in words.")
-    scored: int = setting(
+    max_words: int = setting(40, "Longest caption to train on, in words.")
+    bleu_images: int = setting(
         0,
         "Validation images that are captioned for BLEU at each evaluation; BLEU then selects the best checkpoint. "
         "[0: the loss does]",
     )
-    hide: float = setting(0.0, "Fraction of the words that are hidden from the decoder in training.")
+    word_dropout: float = setting(0.0, "Fraction of the words that are hidden from the decoder in training.")
     blank: bool = setting(False, "Hide the images, to measure what can be said without looking.")
 
 
@@ -48,7 +48,9 @@ class CaptionSettings(Settings):
     label_smoothing: float = setting(
         0.1, "Fraction of the target probability that is spread evenly over the vocabulary."
     )
-    doubly: float = setting(0.0, "Weight of the doubly stochastic attention term (Xu et al. 2015, section 4.2.1).")
+    doubly_stochastic: float = setting(
+        0.0, "Weight of the doubly stochastic attention term (Xu et al. 2015, section 4.2.1)."
+    )
     augment: AugmentSettings = field(default_factory=AugmentSettings)
     data: CaptionDataSettings = field(default_factory=CaptionDataSettings)
     tokenizer: CaptionTokenizerSettings = field(default_factory=CaptionTokenizerSettings)

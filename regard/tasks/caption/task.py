@@ -12,31 +12,30 @@ import numpy as np
 from torch import nn
 
 from regard.config.validation import check_fraction
-from regard.data import tokenizer
 from regard.data.caption_files import CaptionedImages
-from regard.data.tokenizer import UNK, Tokenizer
+from regard.data.tokenizer import UNK, Tokenizer, train_tokenizer
 from regard.decoding import BeamSearch
 from regard.decoding.caption_decoder import CaptionGenerator
 from regard.errors import UserError
 from regard.tasks.base import Task
 from regard.tasks.caption.compare import CaptionComparison
-from regard.tasks.caption.dataset import CaptionDataset, encode, read_dataset
-from regard.tasks.caption.metrics import scores
-from regard.tasks.caption.objective import GREY, Caption
-from regard.tasks.caption.run import NEVER, CaptionRun, pieces
+from regard.tasks.caption.dataset import CaptionDataset, encode_captions, read_dataset
+from regard.tasks.caption.metrics import compute_caption_metrics
+from regard.tasks.caption.objective import GRAY, CaptionObjective
+from regard.tasks.caption.run import SUPPRESSED_IDS, ImageCaptioner, max_tokens_per_word
 from regard.tasks.caption.settings import CaptionDataSettings, CaptionSettings
 from regard.tasks.image_input import describe_input, feature_entries, feature_width
 from regard.tasks.image_settings import complete_augment
 
 logger = logging.getLogger(__name__)
 
-SIDES = ("left", "right")
+SIDE_WORDS = ("left", "right")
 
 
 class CaptionTask(Task[CaptionSettings, CaptionDataset]):
     name = "caption"
     settings_class = CaptionSettings
-    run_class = CaptionRun
+    run_class = ImageCaptioner
     models: ClassVar[Mapping[str, str]] = {
         "rnn": "regard.models.rnn_captioner:RNNCaptionerConfig",
         "transformer": "regard.models.transformer_captioner:TransformerCaptionerConfig",
@@ -49,30 +48,31 @@ class CaptionTask(Task[CaptionSettings, CaptionDataset]):
         data = settings.data
         settings.augment.check()
         check_fraction("label_smoothing", settings.label_smoothing)
-        if not 0 <= data.hide <= 1:
-            raise UserError(f"data.hide is a share from 0 to 1, and was given {data.hide}")
-        if settings.doubly < 0:
-            raise UserError(f"doubly is a weight of 0 or more, and was given {settings.doubly}")
-        data.check(captions=1, longest=1, scored=0)
+        if not 0 <= data.word_dropout <= 1:
+            raise UserError(f"data.word_dropout must be between 0 and 1, got {data.word_dropout}")
+        if settings.doubly_stochastic < 0:
+            raise UserError(f"doubly_stochastic must be at least 0, got {settings.doubly_stochastic}")
+        data.check(captions=1, max_words=1, bleu_images=0)
         for part, files in (("", data.train), ("validation ", data.valid)):
             if files and len(files) != 2:
                 raise UserError(
-                    f"{part}pictures (a folder or a zip) and their captions (a table) are wanted, and {len(files)} names "
-                    "were given: regard train caption PICTURES CAPTIONS"
+                    f"expected {part}images (a folder or a zip) and their captions (a table), got {len(files)} files: "
+                    "regard train caption IMAGES CAPTIONS"
                 )
 
     def check_config(self, config: Mapping[str, Any]) -> None:
-        _ = config["data"]["train"]["longest"], config["settings"]["data"]["size"]
+        _ = config["data"]["train"]["max_words"], config["settings"]["data"]["size"]
 
-    def config_entries(self, found: CaptionDataset) -> dict[str, Any]:
-        """With the caption that stands most often in the training part: what is said without looking at all."""
-        counts = Counter(caption for each in found.train.captions for caption in each)
-        return {**feature_entries(found.train.images, found.backbone), "commonest": counts.most_common(1)[0][0]}
+    def config_entries(self, dataset: CaptionDataset) -> dict[str, Any]:
+        """Add the most frequent training caption, a baseline that ignores the image."""
+        counts = Counter(caption for captions in dataset.train.captions for caption in captions)
+        most_frequent = counts.most_common(1)[0][0]
+        return {**feature_entries(dataset.train.images, dataset.backbone), "most_frequent_caption": most_frequent}
 
-    def build_tokenizer(self, settings: CaptionSettings, found: CaptionDataset) -> Tokenizer:
-        texts = [caption for each in found.train.captions for caption in each]
-        kind, vocab = settings.tokenizer.kind, settings.tokenizer.vocab_size
-        return tokenizer.train_tokenizer([f" {t}" for t in texts] if kind == "bpe" else texts, kind, vocab)
+    def build_tokenizer(self, settings: CaptionSettings, dataset: CaptionDataset) -> Tokenizer:
+        kind, vocab_size = settings.tokenizer.kind, settings.tokenizer.vocab_size
+        texts = [caption for captions in dataset.train.captions for caption in captions]
+        return train_tokenizer([f" {text}" for text in texts] if kind == "bpe" else texts, kind, vocab_size)
 
     def build_model(self, settings: CaptionSettings, config: Mapping[str, Any]) -> nn.Module:
         return settings.model.build(config["vocab_size"], feature_width(config))
@@ -80,52 +80,51 @@ class CaptionTask(Task[CaptionSettings, CaptionDataset]):
     def build_objective(
         self,
         settings: CaptionSettings,
-        found: CaptionDataset,
-        words: Tokenizer,
+        dataset: CaptionDataset,
+        tokenizer: Tokenizer,
         folder: Path,
         progress: bool,
-    ) -> tuple[Caption, str]:
+    ) -> tuple[CaptionObjective, str]:
         data = settings.data
-        train, cut = encode(found.train, words, data.longest)
-        valid, _ = encode(found.valid, words, None)
-        if cut:
+        train, num_skipped = encode_captions(dataset.train, tokenizer, data.max_words)
+        valid, _ = encode_captions(dataset.valid, tokenizer, None)
+        if num_skipped:
             logger.info(
-                f"{cut:,} captions have more than {data.longest} words and are not learnt (--set data.longest=N)"
+                f"skipped {num_skipped:,} captions with more than {data.max_words} words (--set data.max_words=N)"
             )
-        pictures = [part.images for part in (found.train, found.valid)]
-        job = Caption(
-            pictures[0],
+        objective = CaptionObjective(
+            dataset.train.images,
             train,
-            pictures[1],
+            dataset.valid.images,
             valid,
-            batch=data.batch,
-            several=data.captions,
+            batch_size=data.batch,
+            captions_per_image=data.captions,
             seed=settings.seed,
             label_smoothing=settings.label_smoothing,
-            doubly=settings.doubly,
+            doubly_stochastic=settings.doubly_stochastic,
             augment=settings.augment,
-            hide=data.hide,
+            word_dropout=data.word_dropout,
             blank=data.blank,
-            sides=_sides(words),
-            scored=_scored(found.valid, words, data) if data.scored else None,
+            side_words=_encode_side_words(tokenizer),
+            evaluate_fn=_build_bleu_fn(dataset.valid, tokenizer, data) if data.bleu_images else None,
         )
-        count = sum(map(len, train))
-        return job, (
-            f"{len(train):,} pictures with {count:,} captions, {len(valid):,} for validation, vocabulary {words.vocab_size:,}"
+        return objective, (
+            f"{len(train):,} images with {sum(map(len, train)):,} captions, {len(valid):,} for validation, vocabulary "
+            f"{tokenizer.vocab_size:,}"
         )
 
     def format_size(self, info: Mapping[str, Any]) -> str:
-        return f"{info['rows']:,} pictures"
+        return f"{info['rows']:,} images"
 
     def usage_commands(self, config: Mapping[str, Any]) -> list[str]:
         return [
-            "regard caption FOLDER PICTURE",
-            "regard look FOLDER PICTURE",
-            "regard evaluate FOLDER PICTURES CAPTIONS",
+            "regard caption FOLDER IMAGE",
+            "regard look FOLDER IMAGE",
+            "regard evaluate FOLDER IMAGES CAPTIONS",
         ]
 
     def describe_run(self, config: Mapping[str, Any]) -> str:
-        return f"{describe_input(config)} It knows {config['vocab_size']:,} words."
+        return f"{describe_input(config)} Vocabulary: {config['vocab_size']:,}."
 
     def complete_settings(self, tree: Mapping[str, Any]) -> dict[str, Any]:
         return complete_augment(tree)
@@ -137,23 +136,27 @@ class CaptionTask(Task[CaptionSettings, CaptionDataset]):
         return CaptionComparison()
 
 
-def _sides(words: Tokenizer) -> list[int]:
-    """The ids of words that a mirror makes untrue."""
-    marked = [f" {word}" if words.kind == "bpe" else word for word in SIDES]
-    return [found.ids[0] for found in words.encode_batch_raw(marked) if len(found.ids) == 1 and found.ids[0] != UNK]
+def _encode_side_words(tokenizer: Tokenizer) -> list[int]:
+    """Return the ids of words that become wrong when an image is flipped."""
+    words = [f" {word}" if tokenizer.kind == "bpe" else word for word in SIDE_WORDS]
+    encodings = [encoding.ids for encoding in tokenizer.encode_batch_raw(words)]
+    return [ids[0] for ids in encodings if len(ids) == 1 and ids[0] != UNK]
 
 
-def _scored(
-    valid: CaptionedImages, words: Tokenizer, data: CaptionDataSettings
+def _build_bleu_fn(
+    valid: CaptionedImages, tokenizer: Tokenizer, data: CaptionDataSettings
 ) -> Callable[[nn.Module], dict[str, float]]:
-    """BLEU and exactness of the first validation pictures, said greedily."""
-    count = min(data.scored, len(valid))
-    pictures, wanted = np.asarray(valid.images[:count]), valid.captions[:count]
-    seen = np.full_like(pictures, GREY) if data.blank else pictures
+    """Return a function that measures BLEU and exact match of greedy captions of the first validation images."""
+    count = min(data.bleu_images, len(valid))
+    images, references = np.asarray(valid.images[:count]), valid.captions[:count]
+    images = np.full_like(images, GRAY) if data.blank else images
 
-    def scored(model: nn.Module) -> dict[str, float]:
-        said = CaptionGenerator(model, suppress=NEVER).generate(seen, strategy=BeamSearch(1), max_length=pieces(words) * data.longest)
-        measured = scores([words.decode(one[0].ids).strip() for one in said], wanted)
-        return {name: measured[name] for name in ("bleu", "exact")}
+    def evaluate(model: nn.Module) -> dict[str, float]:
+        hypotheses = CaptionGenerator(model, suppress=SUPPRESSED_IDS).generate(
+            images, strategy=BeamSearch(1), max_length=max_tokens_per_word(tokenizer) * data.max_words
+        )
+        captions = [tokenizer.decode(candidates[0].ids).strip() for candidates in hypotheses]
+        metrics = compute_caption_metrics(captions, references)
+        return {name: metrics[name] for name in ("bleu", "exact")}
 
-    return scored
+    return evaluate

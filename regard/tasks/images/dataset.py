@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from regard.data import image_files, image_source, train_valid_split
+from regard.data import image_files, image_source
 from regard.data.labels import encode_labels
+from regard.data.train_valid_split import split_indices
 from regard.errors import UserError
-from regard.models.timm_backbone import seen
+from regard.models.timm_backbone import apply_backbone
 from regard.tasks.image_input import check_augment
 from regard.tasks.images.settings import ImagesSettings
 
@@ -21,11 +22,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ImagesDataset:
-    """Both parts, decoded."""
+    """Decoded images, or features, of both parts, with class indices."""
 
-    pictures: np.ndarray
+    images: np.ndarray
     labels: np.ndarray
-    valid: np.ndarray
+    valid_images: np.ndarray
     valid_labels: np.ndarray
     classes: list[str]
     info: dict[str, Any]
@@ -33,37 +34,47 @@ class ImagesDataset:
 
 
 def read_dataset(settings: ImagesSettings, source: Any) -> ImagesDataset:
-    """Decode the pictures, and set some of each class aside where no validation part is named."""
+    """Decode the images. Without a validation part, a fraction of each class is held out."""
     if source is not None:
-        raise UserError("pictures are read from a folder with one subfolder a class; give its name")
+        raise UserError("images are read from a folder with one subfolder per class; pass its name")
     data = settings.data
-    whole, names, backbone = classes_of(data.train, data, None)
-    check_augment(whole.array, settings.augment)
+    train, names, backbone = read_labeled_images(data.train, data, None)
+    check_augment(train.array, settings.augment)
     classes = sorted(set(names))
-    truth = encode_labels(names, classes, data.train)
-    info: dict[str, Any] = {"name": Path(data.train).name, "fingerprint": whole.fingerprint, "notes": whole.notes}
+    images, labels = train.array, encode_labels(names, classes, data.train)
+    train_info = {"name": Path(data.train).name, "fingerprint": train.fingerprint, "notes": train.notes}
     if data.valid is not None:
-        other, labels, _ = classes_of(data.valid, data, backbone)
-        valid, valid_truth = other.array, encode_labels(labels, classes, data.valid)
-        pictures = whole.array
-        about = {"name": Path(data.valid).name, "fingerprint": other.fingerprint, "rows": len(valid)}
+        valid, valid_names, _ = read_labeled_images(data.valid, data, backbone)
+        valid_images, valid_labels = valid.array, encode_labels(valid_names, classes, data.valid)
+        valid_info = {"name": Path(data.valid).name, "fingerprint": valid.fingerprint, "rows": len(valid_images)}
     else:
-        kept, aside = train_valid_split.split_indices(names, data.valid_fraction, settings.seed)
-        pictures, valid = image_files.take_rows(whole.array, kept), image_files.take_rows(whole.array, aside)
-        truth, valid_truth = truth[kept], truth[aside]
-        about = {"rows": len(aside), "split": data.valid_fraction}
-        logger.info(f"{len(aside):,} of {len(whole):,} pictures set aside for validation")
-    both = {"train": {**info, "rows": len(pictures)}, "valid": about}
-    return ImagesDataset(pictures, truth, valid, valid_truth, classes, both, backbone)
+        train_rows, valid_rows = split_indices(names, data.valid_fraction, settings.seed)
+        images, valid_images = (image_files.take_rows(train.array, rows) for rows in (train_rows, valid_rows))
+        labels, valid_labels = labels[train_rows], labels[valid_rows]
+        valid_info = {"rows": len(valid_rows), "split": data.valid_fraction}
+        logger.info(f"{len(valid_rows):,} of {len(train):,} images are held out for validation")
+    info = {"train": {**train_info, "rows": len(images)}, "valid": valid_info}
+    return ImagesDataset(images, labels, valid_images, valid_labels, classes, info, backbone)
 
 
-def classes_of(path: str | Path, data: Any, known: str | None) -> tuple[image_files.ImageArray, list[str], str | None]:
-    """Pictures that can be read, as the model reads them by the settings of its data; the class of each; and the
-    fingerprint of the backbone, which must be the one that is known."""
+def read_labeled_images(
+    path: str | Path, data: Any, fingerprint: str | None
+) -> tuple[image_files.ImageArray, list[str], str | None]:
+    """Read the images of a folder with one subfolder per class.
+
+    Args:
+        path: The folder or zip.
+        data: Data settings of the run.
+        fingerprint: Required fingerprint of the backbone, if there is one.
+
+    Returns:
+        The model input (images, or the output of the backbone), the class of each image, and the fingerprint of the
+        backbone.
+    """
     source, names, labels, notes = image_files.list_images_by_class(path, image_source.open_image_source(path))
-    found = image_source.read_images_or_features(source, names, data.size)
-    for note in (*notes, *found.notes):
+    images = image_source.read_images_or_features(source, names, data.size)
+    for note in (*notes, *images.notes):
         logger.info(note)
-    by_name = dict(zip(names, labels, strict=True))
-    array, fingerprint = seen(found.array, data, known)
-    return replace(found, array=array), [by_name[name] for name in found.names], fingerprint
+    label_of = dict(zip(names, labels, strict=True))
+    array, fingerprint = apply_backbone(images.array, data, fingerprint)
+    return replace(images, array=array), [label_of[name] for name in images.names], fingerprint

@@ -1,8 +1,8 @@
-"""Look into a model of pictures: where its attention went over the grid of a picture, and whether erasing what it
-attended to moves what it says.
+"""Look into an image model: its attention over the grid of an image, and whether erasing attended cells changes its
+output.
 
-A place is a cell of the grid that the model makes of the picture. What is erased takes the mean colour of the picture.
-The tokens of the page are the places, written row,column.
+A cell is one position of the grid that the image encoder makes of the image. Erased cells get the mean color of the
+image. The tokens of the page are the cells, written row,column.
 """
 
 from __future__ import annotations
@@ -27,20 +27,26 @@ from regard.explain.interventions import Intervention
 from regard.inspect import AttentionMap
 from regard.inspect.image_gradients import image_gradients
 from regard.tasks.classify.objective import to_probabilities
-from regard.tasks.image_input import read
+from regard.tasks.image_input import read_images
 
 if TYPE_CHECKING:
     from regard.explain.look_result import Look
-    from regard.tasks.images.run import ImageRun
+    from regard.tasks.images.run import ImageClassifierRun
 
-AT_ONCE = 32  # pictures
+BATCH_SIZE = 32
 HOPS = "hops"
 
 
 @dataclass(frozen=True)
 class ImageInput:
-    """A picture by its name: as the model reads it (height, width, channels), as a page shows it, and what was noted of
-    it."""
+    """An image to explain.
+
+    Attributes:
+        name: File name.
+        array: Model input, (height, width, channels).
+        address: Data URI of the image for the page; None for features.
+        notes: Messages about the conversion.
+    """
 
     name: str
     array: np.ndarray
@@ -49,127 +55,127 @@ class ImageInput:
 
 
 def read_image_input(run: Any, path: str | Path) -> ImageInput:
-    """One picture from its file, or its features, as the run reads it."""
+    """Read one image file, or its features, as input of the run's model."""
     source = image_source.open_image_source(path)
     if len(source.names) > 1:
-        raise UserError(f"{path} holds {len(source.names):,} pictures, and one is looked at at a time; name one")
+        raise UserError(f"{path} contains {len(source.names):,} images; look takes one image at a time")
     with collect_messages() as notes:
-        found = read(run, source)
+        images = read_images(run, source)
     address = None
     if not source.features:
         address = image_uri.to_data_uri(
             image_files.decode_image(source.open(source.names[0]), image_uri.display_size(run.side))
         )
-    return ImageInput(Path(path).name, np.array(found.array[0]), address, tuple(notes))
+    return ImageInput(Path(path).name, np.array(images.array[0]), address, tuple(notes))
 
 
 class ImageExplainer(Explainer):
-    """A model with a picture before it. Questions are asked of whole pictures, (b, height, width, channels)."""
+    """Explains a model on one image. Scores are computed for batches of images, (b, height, width, channels)."""
 
     unit = "cell"
-    row_description = "what all places regard in the mean"
+    row_description = "mean attention of all cells"
 
-    def __init__(self, net: nn.Module, one: ImageInput, *, name: str, folder: str):
-        require_attention(net, name)
-        self.model, self.model_name, self.folder, self.image = net, name, folder, one
-        self.pixels = torch.from_numpy(np.array(one.array)).float()
-        self.base = self.pixels.mean((0, 1), keepdim=True).expand_as(self.pixels)
+    def __init__(self, model: nn.Module, image: ImageInput, *, name: str, folder: str):
+        require_attention(model, name)
+        self.model, self.model_name, self.folder, self.image = model, name, folder, image
+        self.pixels = torch.from_numpy(np.array(image.array)).float()
+        self.baseline = self.pixels.mean((0, 1), keepdim=True).expand_as(self.pixels)
         with torch.no_grad():
-            self.grid = tuple(net.image_encoder(self.pixels[None]).shape[1:3])  # type: ignore[operator]
+            self.grid = tuple(model.image_encoder(self.pixels[None]).shape[1:3])  # type: ignore[operator]
         height, width = self.pixels.shape[:2]
-        down, across = (
+        cell_rows, cell_columns = (
             torch.arange(size) * cells // size for size, cells in zip((height, width), self.grid, strict=True)
         )
-        self.cell = down[:, None] * self.grid[1] + across  # (height, width): the place of each point
+        self.cell_of_pixel = cell_rows[:, None] * self.grid[1] + cell_columns  # (height, width)
         lines = [[f"{r + 1},{c + 1}" for c in range(self.grid[1])] for r in range(self.grid[0])]
         self.names = [name for line in lines for name in line]
-        self.text, self.tokens, at = "\n".join(map(" ".join, lines)), [], 0
-        for number, called in enumerate(self.names):
-            span = {"start": at, "end": at + len(called)}
-            self.tokens.append({"text": called, **span, "word": number, "special": False})
-            at += len(called) + 1
+        self.text, self.tokens, start = "\n".join(map(" ".join, lines)), [], 0
+        for number, cell_name in enumerate(self.names):
+            span = {"start": start, "end": start + len(cell_name)}
+            self.tokens.append({"text": cell_name, **span, "word": number, "special": False})
+            start += len(cell_name) + 1
 
     @property
     def title(self) -> str:
         return self.image.name
 
     @abstractmethod
-    def image_scores(self, pictures: Tensor) -> Tensor:
-        """The answers for pictures, (b, questions)."""
+    def image_scores(self, images: Tensor) -> Tensor:
+        """Return the score of each target for each image, (b, targets)."""
 
     def erase(self, rows: Sequence[np.ndarray]) -> Tensor:
-        """The picture with all places erased but those of each row."""
-        gone = torch.ones(len(rows), len(self.names), dtype=torch.bool)
+        """Return one image per row, with all cells erased except those of the row."""
+        is_erased = torch.ones(len(rows), len(self.names), dtype=torch.bool)
         for i, row in enumerate(rows):
-            gone[i, torch.from_numpy(row)] = False
-        return torch.where(gone[:, self.cell][..., None], self.base, self.pixels)
+            is_erased[i, torch.from_numpy(row)] = False
+        return torch.where(is_erased[:, self.cell_of_pixel][..., None], self.baseline, self.pixels)
 
     def scores(self, token_indices: Sequence[np.ndarray]) -> Tensor:
-        parts = [token_indices[first : first + AT_ONCE] for first in range(0, len(token_indices), AT_ONCE)]
-        return torch.cat([self.image_scores(self.erase(part)) for part in parts])
+        batches = [token_indices[i : i + BATCH_SIZE] for i in range(0, len(token_indices), BATCH_SIZE)]
+        return torch.cat([self.image_scores(self.erase(batch)) for batch in batches])
 
     def gradients(self, *, batch_size: int, steps: int) -> Tensor:
-        """What each place adds, (questions, places)."""
-        found = image_gradients(
-            self.pixels, self.base, self.image_scores, batch_size=min(batch_size, AT_ONCE), steps=steps
+        """Return integrated gradients, summed over the pixels of each cell, (targets, cells)."""
+        attributions = image_gradients(
+            self.pixels, self.baseline, self.image_scores, batch_size=min(batch_size, BATCH_SIZE), steps=steps
         ).flatten(1)
-        return found.new_zeros(len(found), len(self.names)).index_add(1, self.cell.flatten(), found)
+        cells = attributions.new_zeros(len(attributions), len(self.names))
+        return cells.index_add(1, self.cell_of_pixel.flatten(), attributions)
 
     def axis_sizes(self) -> dict[str, int]:
         return {}
 
     def page_fields(self) -> dict[str, Any]:
-        seen = {"image": self.image.address} if self.image.address else {}
-        return {"image_axis": "grid", "axes": {"grid": {"names": self.names, "grid": list(self.grid), **seen}}}
+        image = {"image": self.image.address} if self.image.address else {}
+        return {"image_axis": "grid", "axes": {"grid": {"names": self.names, "grid": list(self.grid), **image}}}
 
     def token_weights(self, axis: str, weights: np.ndarray) -> np.ndarray | None:
         return weights if axis == "grid" else None
 
     def label_axes(self, attention_map: AttentionMap) -> AttentionMap:
-        """What reads the picture as a whole has hops for rows; all else is of places that regard each other."""
+        """Rows are hops where attention pools the image, and grid cells elsewhere."""
         return replace(attention_map, rows=HOPS if attention_map.rows == HOPS else "grid", columns="grid")
 
 
 class ImageClassifierExplainer(ImageExplainer):
-    """A classifier of pictures; what is asked is p of one class."""
+    """Explains the probability of one class."""
 
-    def __init__(self, run: ImageRun, one: ImageInput, label: str | None = None):
-        super().__init__(run.model, one, name=run.settings.model_name, folder=str(run.folder or ""))
+    def __init__(self, run: ImageClassifierRun, image: ImageInput, label: str | None = None):
+        super().__init__(run.model, image, name=run.settings.model_name, folder=str(run.folder or ""))
         if label is not None and label not in run.labels:
-            raise UserError(f"the run knows no class {label!r}; {did_you_mean(label, run.labels)}")
+            raise UserError(f"unknown class {label!r}; {did_you_mean(label, run.labels)}")
         self.classes, self.target = run.labels, 0
-        self.target = int(self._chances().argmax()) if label is None else run.labels.index(label)
+        self.target = int(self._predict().argmax()) if label is None else run.labels.index(label)
         self.targets = [run.labels[self.target]]
 
-    def image_scores(self, pictures: Tensor) -> Tensor:
-        return to_probabilities(self.model(pictures).logits)[:, self.target, None]
+    def image_scores(self, images: Tensor) -> Tensor:
+        return to_probabilities(self.model(images).logits)[:, self.target, None]
 
     @torch.no_grad()
-    def _chances(self) -> Tensor:
+    def _predict(self) -> Tensor:
         return to_probabilities(self.model(self.pixels[None]).logits[0])
 
     def probabilities(self) -> dict[str, float]:
-        named = {name: float(p) for name, p in zip(self.classes, self._chances(), strict=True)}
-        return dict(sorted(named.items(), key=lambda pair: -pair[1]))
+        probabilities = {name: float(p) for name, p in zip(self.classes, self._predict(), strict=True)}
+        return dict(sorted(probabilities.items(), key=lambda pair: -pair[1]))
 
     def attribute(self, maps: list[AttentionMap]) -> Attribution | None:
         pooled = next((m for m in maps if m.rows == HOPS), None)
         if pooled is None:
             return None
-        how = "the weights with which the places of the last layer are pooled; each of them has regarded others before"
-        return Attribution(pooled.weights.mean((0, 1)).double().numpy()[None], how)
+        description = "pooling weights of the last layer; each cell has attended to others in earlier layers"
+        return Attribution(pooled.weights.mean((0, 1)).double().numpy()[None], description)
 
 
 def look(
-    run: ImageRun,
+    run: ImageClassifierRun,
     path: str | Path,
     *,
     label: str | None = None,
     faithful: bool = True,
     what_if: Sequence[Intervention | str] = (),
 ) -> Look:
-    """`label`: which class is asked about, if not the most probable one; `what_if`: interventions (regard.explain.interventions), a
-    place is hidden as hide:ROW,COLUMN."""
+    """Build the page of an image. See `ImageClassifierRun.look`; hide:ROW,COLUMN hides a cell."""
     image = read_image_input(run, path)
     explainer = ImageClassifierExplainer(run, image, label)
     return build_look(explainer, faithful=faithful, interventions=what_if, notes=image.notes)

@@ -1,4 +1,4 @@
-"""Name the class of a picture."""
+"""Training objective of `images`: cross-entropy over classes."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import torch
 from torch import Tensor, nn
 
 from regard.tasks.classify.metrics import compute_metrics
-from regard.tasks.classify.objective import to_probabilities, classification_loss
+from regard.tasks.classify.objective import classification_loss, to_probabilities
 from regard.tasks.image_augmentation import augment_images
 from regard.tasks.image_settings import AugmentSettings
 from regard.training.objective import LossTerm
 
-AT_ONCE = 128
+BATCH_SIZE = 128  # for prediction
 
 
 @dataclass(frozen=True)
-class PictureBatch:
-    """pictures (b, height, width, 3) and class numbers (b,)."""
+class ImageBatch:
+    """A batch of images (b, height, width, channels) and class indices (b,)."""
 
-    pictures: Tensor
+    images: Tensor
     labels: Tensor
 
     @property
@@ -35,48 +35,47 @@ class PictureBatch:
         return len(self.labels)
 
 
-class See:
-    """The task that the loop trains on."""
+class ImagesObjective:
+    """Training objective of an image classifier."""
 
     monitor = "accuracy"
     mode: Literal["max", "min"] = "max"
 
     def __init__(
         self,
-        pictures: np.ndarray,
+        images: np.ndarray,
         labels: np.ndarray,
-        valid: np.ndarray,
+        valid_images: np.ndarray,
         valid_labels: np.ndarray,
         *,
-        batch: int,
+        batch_size: int,
         seed: int,
         augment: AugmentSettings = AugmentSettings(),  # noqa: B008 - frozen
     ):
-        self.pictures, self.labels, self.valid, self.valid_labels = pictures, labels, valid, valid_labels
-        self.size, self.seed, self.augment = batch, seed, augment
+        self.images, self.labels, self.valid_images, self.valid_labels = images, labels, valid_images, valid_labels
+        self.batch_size, self.seed, self.augment = batch_size, seed, augment
 
     def plan(self, epoch: int) -> list[np.ndarray]:
-        order = np.random.default_rng([self.seed, epoch]).permutation(len(self.labels))
-        return np.split(order, list(range(self.size, len(order), self.size)))
+        permutation = np.random.default_rng([self.seed, epoch]).permutation(len(self.labels))
+        return np.split(permutation, list(range(self.batch_size, len(permutation), self.batch_size)))
 
-    def batch(self, indices: np.ndarray, epoch: int) -> PictureBatch:
-        seen = augment_images(
-            self.pictures[indices], self.augment, [self.seed, epoch, *indices[:2].tolist(), len(indices)]
-        )
-        return PictureBatch(seen, torch.from_numpy(self.labels[indices].astype(np.int64)))
+    def batch(self, indices: np.ndarray, epoch: int) -> ImageBatch:
+        seeds = [self.seed, epoch, *indices[:2].tolist(), len(indices)]
+        images = augment_images(self.images[indices], self.augment, seeds)
+        return ImageBatch(images, torch.from_numpy(self.labels[indices].astype(np.int64)))
 
-    def loss(self, model: nn.Module, batch: PictureBatch) -> Mapping[str, LossTerm]:
-        return {"classes": LossTerm(classification_loss(model(batch.pictures).logits, batch.labels, None))}
+    def loss(self, model: nn.Module, batch: ImageBatch) -> Mapping[str, LossTerm]:
+        return {"classes": LossTerm(classification_loss(model(batch.images).logits, batch.labels, None))}
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
-        return compute_metrics(probabilities(model, self.valid), self.valid_labels)
+        return compute_metrics(predict_probabilities(model, self.valid_images), self.valid_labels)
 
 
 @torch.no_grad()
-def probabilities(model: nn.Module, pictures: np.ndarray) -> np.ndarray:
-    """p(class) of each picture, (n, classes)."""
+def predict_probabilities(model: nn.Module, images: np.ndarray) -> np.ndarray:
+    """Return the probability of each class for each image, (n, classes)."""
     device, rows = next(model.parameters()).device, []
-    for first in range(0, len(pictures), AT_ONCE):
-        part = torch.from_numpy(np.array(pictures[first : first + AT_ONCE])).to(device)
-        rows.append(to_probabilities(model(part).logits).cpu().numpy())
+    for start in range(0, len(images), BATCH_SIZE):
+        batch = torch.from_numpy(np.array(images[start : start + BATCH_SIZE])).to(device)
+        rows.append(to_probabilities(model(batch).logits).cpu().numpy())
     return np.concatenate(rows)

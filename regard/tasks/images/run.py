@@ -1,10 +1,10 @@
-"""A trained classifier of pictures in Python: predict, evaluate, look."""
+"""A trained image classifier: predict, evaluate, look."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -13,13 +13,16 @@ from regard.data import image_source
 from regard.data.labels import encode_labels
 from regard.errors import UserError
 from regard.tasks.base_run import Run
-from regard.tasks.classify.metrics import per_class_metrics, compute_metrics, most_frequent_accuracy
+from regard.tasks.classify.metrics import compute_metrics, most_frequent_accuracy, per_class_metrics
 from regard.tasks.classify.run import Prediction
-from regard.tasks.image_input import fits, known, read
-from regard.tasks.images.objective import probabilities
+from regard.tasks.image_input import backbone_fingerprint, check_input_shape, read_images
+from regard.tasks.images.objective import predict_probabilities
+
+if TYPE_CHECKING:
+    from regard.explain.look_result import Look
 
 
-class ImageRun(Run):
+class ImageClassifierRun(Run):
     """A run of `images`."""
 
     @property
@@ -28,60 +31,71 @@ class ImageRun(Run):
 
     @property
     def labels(self) -> list[str]:
+        """The names of the classes."""
         return self.config["labels"]
 
     @property
     def text_column(self) -> str | None:
-        """Of a table of pictures' names: whichever there is."""
+        """The column with file names, in a table of images: guessed."""
         return None
 
     @property
     def side(self) -> int:
+        """Side of the images in pixels."""
         return self.settings.data.size
 
-    def probabilities(self, pictures: np.ndarray) -> np.ndarray:
-        """p(class) for each picture (n, side, side, 3) of bytes, (n, classes)."""
-        return probabilities(self.model, pictures)
+    def probabilities(self, images: np.ndarray) -> np.ndarray:
+        """Return the probability of each class for each image: (n, side, side, 3) uint8 -> (n, classes)."""
+        return predict_probabilities(self.model, images)
 
-    def predict(self, text: str | Path | Sequence[str | Path]) -> Any:
-        """The class of a picture, or of each of several: files by their names."""
-        one = isinstance(text, str | Path)
-        made = []
-        for path in [text] if isinstance(text, str | Path) else text:
-            source = image_source.open_image_source(path)
-            if len(source.names) > 1:
-                raise UserError(f"{path} holds {len(source.names):,} pictures; name one, or use `regard evaluate`")
-            row = self.probabilities(read(self, source).array)[0]
-            chances = {label: float(p) for label, p in zip(self.labels, row, strict=True)}
-            made.append(Prediction(max(chances, key=chances.__getitem__), chances))
-        return made[0] if one else made
+    @overload
+    def predict(self, text: str | Path) -> Prediction: ...
+    @overload
+    def predict(self, text: Sequence[str | Path]) -> list[Prediction]: ...
+    def predict(self, text: str | Path | Sequence[str | Path]) -> Prediction | list[Prediction]:
+        """Predict the class of an image file, or of several."""
+        paths = [text] if isinstance(text, str | Path) else text
+        predictions = [self._predict_file(path) for path in paths]
+        return predictions[0] if isinstance(text, str | Path) else predictions
+
+    def _predict_file(self, path: str | Path) -> Prediction:
+        source = image_source.open_image_source(path)
+        if len(source.names) > 1:
+            raise UserError(f"{path} contains {len(source.names):,} images; choose one, or use `regard evaluate`")
+        row = self.probabilities(read_images(self, source).array)[0]
+        probabilities = {label: float(p) for label, p in zip(self.labels, row, strict=True)}
+        return Prediction(max(probabilities, key=probabilities.__getitem__), probabilities)
 
     def evaluate(self, data: str | Path) -> dict[str, Any]:
-        """Accuracy, macro-F1 and loss on a folder with one subfolder a class, and the numbers of each class."""
-        from regard.tasks.images.dataset import classes_of
+        """Return accuracy, macro-F1 and loss on a folder with one subfolder per class, and metrics of each class."""
+        images, labels = self._read_labeled(data)
+        probabilities = self.probabilities(images)
+        return {
+            "rows": len(labels),
+            **compute_metrics(probabilities, labels),
+            "most_frequent": most_frequent_accuracy(labels),
+            "classes": per_class_metrics(probabilities, labels, self.labels),
+        }
 
-        found, names, _ = classes_of(data, self.settings.data, known(self))
-        fits(self, found.array, data)
-        truth, chances = encode_labels(names, self.labels, str(data)), self.probabilities(found.array)
-        measured: dict[str, Any] = {"rows": len(names), **compute_metrics(chances, truth)}
-        measured["most_frequent"] = most_frequent_accuracy(truth)
-        return {**measured, "classes": per_class_metrics(chances, truth, self.labels)}
+    def _read_labeled(self, data: str | Path) -> tuple[np.ndarray, np.ndarray]:
+        from regard.tasks.images.dataset import read_labeled_images
+
+        images, names, _ = read_labeled_images(data, self.settings.data, backbone_fingerprint(self))
+        check_input_shape(self, images.array, data)
+        return images.array, encode_labels(names, self.labels, str(data))
 
     def measuring(self, files: Sequence[str | Path], rows: int) -> Callable[[], dict[str, float]]:
-        """What `regard heads` asks again and again: loss and accuracy on at most so many pictures, of all classes."""
-        from regard.tasks.images.dataset import classes_of
-
+        """Return a function that measures loss and accuracy on at most `rows` images of all classes."""
         with muted():
-            found, names, _ = classes_of(files[0], self.settings.data, known(self))
-        fits(self, found.array, files[0])
-        chosen = np.unique(np.linspace(0, len(names) - 1, min(rows, len(names))).round().astype(int))
-        pictures, truth = found.array[chosen], encode_labels([names[i] for i in chosen], self.labels, str(files[0]))
+            images, labels = self._read_labeled(files[0])
+        chosen = np.unique(np.linspace(0, len(labels) - 1, min(rows, len(labels))).round().astype(int))
+        images, labels = images[chosen], labels[chosen]
 
-        def asked() -> dict[str, float]:
-            said = compute_metrics(self.probabilities(pictures), truth)
-            return {name: float(said[name]) for name in ("loss", "accuracy")}
+        def measure() -> dict[str, float]:
+            metrics = compute_metrics(self.probabilities(images), labels)
+            return {name: float(metrics[name]) for name in ("loss", "accuracy")}
 
-        return asked
+        return measure
 
     def look(
         self,
@@ -90,9 +104,15 @@ class ImageRun(Run):
         label: str | None = None,
         faithful: bool = True,
         what_if: Sequence[Any] = (),
-    ) -> Any:
-        """A page that shows where the model looks in a picture (its file), asked about its prediction or about another
-        class; in a notebook it shows itself. `what_if`: interventions (regard.explain.interventions)."""
+    ) -> Look:
+        """Return a page with the attention over an image.
+
+        Args:
+            text: The image file.
+            label: The class to explain. Default: the predicted class.
+            faithful: Whether to measure faithfulness.
+            what_if: Interventions (regard.explain.interventions).
+        """
         from regard.tasks.images.look import look
 
         return look(self, text, label=label, faithful=faithful, what_if=what_if)
