@@ -1,4 +1,4 @@
-"""The text figure as PNG, drawn by Pillow with the installed fonts."""
+"""The text figure as PNG, rendered by Pillow with the installed fonts."""
 
 from __future__ import annotations
 

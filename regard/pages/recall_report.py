@@ -61,7 +61,7 @@ def _plot_run(run: dict[str, Any]) -> dict[str, Any]:
         {"name": "errors, optimal", "x": answered, "y": [max(0.0, a - (100 - error)) / a * 100 for a in answered]},
         {"name": "unknown names answered", "x": answered, "y": [100 * row["unknown_answered"] for row in thresholds]},
     ]
-    labels = {"x_label": "answered, %", "y_label": "fraction, %"}
+    labels: dict[str, Any] = {"x_label": "answered, %", "y_label": "fraction, %"}
     return {
         **run,
         "reliability": reliability_diagram(metrics["reliability"], label=f"reliability of {run['name']}"),

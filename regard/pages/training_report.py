@@ -24,7 +24,7 @@ def render_report(report: dict[str, Any]) -> str:
         raise UserError(f"a report without {', '.join(map(repr, missing))} was given; it needs 'title' and 'table'")
     # The y axis is named after the metric; without one, after the title of the curves.
     metric, title = report.get("curve_y"), report.get("curve_title")
-    labels = {"x_label": report.get("curve_x") or "step", "y_label": metric or title or "value"}
+    labels: dict[str, Any] = {"x_label": report.get("curve_x") or "step", "y_label": metric or title or "value"}
     curves = report.get("curves") or []
     return render_document(
         "report.html.j2",

@@ -137,7 +137,7 @@ def test_heads_of_models_of_pictures(cli, image_runs, tmp_path):
     code, out, err = cli("heads", str(image_runs / "images-run"), "pictures", "--rows", "10", "--json")
     assert code == 0, err
     found = json.loads(out)
-    assert {"image_encoder.layers.0.attention.attend", "pool.attend"} <= {row["site"] for row in found["rows"]}
+    assert {"image_encoder.layers.0.attention.attend", "pool.attend"} <= {row["layer"] for row in found["rows"]}
     assert 0 <= found["whole"]["accuracy"] <= 1
     code, out, err = cli("heads", str(image_runs / "scenes"), "unseen.zip", "unseen.captions.tsv", "--json")
     assert code == 0, err

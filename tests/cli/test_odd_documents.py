@@ -240,7 +240,7 @@ def test_several_labels_a_document(model: str, cli, tmp_path: Path):
         again = regard.load("run")
         seen = again.look("we foodword and priceword", label="price")
         assert seen.data["prediction"]["label"] == "price"
-        assert "p(price)" in seen.data["faithfulness"]["rows"][0]["explain"]
+        assert "p(price)" in seen.data["faithfulness"]["metrics"][0]["description"]
         assert sum(seen.data["prediction"]["probabilities"].values()) > 1.2  # each for itself
         code, _, err = cli("look", "run", "we foodword", "--label", "prce", "--out", "x.html")
         assert code == 2

@@ -97,7 +97,7 @@ def test_from_the_file_to_the_picture(tmp_path: Path):
     again = Run.load(tmp_path / "run")
     assert run.predict("a dreadful day").label == "bad"
     assert again.predict("a dreadful day") == run.predict("a dreadful day")
-    assert again.look("a lovely day").data["weights_how"].endswith("mean of 2 members")
+    assert again.look("a lovely day").data["weights_description"].endswith("mean of 2 members")
     first, second = (again.model.get_submodule(f"members.{i}.head").weight for i in (0, 1))
     assert not torch.equal(first, second)
     begun = train(

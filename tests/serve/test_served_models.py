@@ -107,7 +107,7 @@ def test_the_page_is_the_same_page(server):
     assert "without “loved”" in page
     assert "Two runs on the same text" in page
     known = ask(server.at + "look", {"text": TEXTS[0], "model": "transformer", "evidence": ["loved"]})
-    assert "of its 1 word is among the 1 most regarded" in known
+    assert "of its 1 word is among the 1 most attended" in known
     assert "of its 1 word is" in ask(server.at + "look?model=han&evidence=loved&text=We+loved+the+soup.")
     swapped = ask(
         server.at + "look", {"text": TEXTS[0], "model": "transformer", "what_if": ["swap:transformer:layers.0:1"]}

@@ -19,7 +19,7 @@ from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 from regard.errors import UserError
 from regard.hub import imported_folder, save_folder
 from regard.hub.load_any import parse_interventions, load_any
-from regard.hub.sentencepiece import fields, load_unigram
+from regard.hub.sentencepiece import load_unigram, read_fields
 from regard.models.bert import BERT
 from regard.models.bert import BERTConfig as BertConfig
 from regard.models.gpt import GPT
@@ -134,17 +134,17 @@ def t5(tmp_path) -> Path:
 
 
 def test_bert_fills_in_or_gives_a_vector(bert, tmp_path):
-    look = load_any(bert).look(TEXT.replace("fox", "[MASK]"), changes=parse_interventions(["hide:quick"], TEXT))
-    assert [row["measure"] for row in look.data["faithfulness"]["rows"]] == FOUR
+    look = load_any(bert).look(TEXT.replace("fox", "[MASK]"), what_if=parse_interventions(["hide:quick"], TEXT))
+    assert [row["name"] for row in look.data["faithfulness"]["metrics"]] == FOUR
     assert look.data["tokens"][0]["special"]
     assert look.data["tokens"][0]["text"] == "[CLS]"
-    assert look.data["changes"][0]["what"] == "without “quick”"
+    assert look.data["interventions"][0]["description"] == "without “quick”"
     words = [t for t in look.data["tokens"] if t["text"] in ("quic", "k")]
     assert words[0]["word"] == words[1]["word"]
     assert "rollout" in look.maps()
     assert "<html" in look.html()
     vector = load_any(bert).look(TEXT)
-    assert vector.data["faithfulness"]["rows"][0]["explain"].startswith("fall of likeness(to the whole text)")
+    assert vector.data["faithfulness"]["metrics"][0]["description"].startswith("drop of similarity(to the full text)")
     assert imported_folder.import_folder(bert, tmp_path / "ours")
     again = load_any(tmp_path / "ours").look(TEXT)
     np.testing.assert_allclose(again.data["weights"], vector.data["weights"], atol=1e-6)
@@ -157,11 +157,11 @@ def test_gpt2_is_asked_about_the_next_word(gpt):
     with torch.no_grad():
         said = model.net(torch.tensor([model.reader.read(TEXT)[0]]))[0, -1].softmax(-1)
     assert chances[look.data["prediction"]["label"]] == pytest.approx(float(said.max()), abs=1e-5)
-    assert [row["measure"] for row in look.data["faithfulness"]["rows"]] == FOUR
+    assert [row["name"] for row in look.data["faithfulness"]["metrics"]] == FOUR
     assert look.data["weights"][-1] > 0
     other = model.look(TEXT, label="fox")
     assert other.data["prediction"]["label"] == "fox"
-    with pytest.raises(UserError, match="no single token"):
+    with pytest.raises(UserError, match="not a single token"):
         model.look(TEXT, label="unheard-of words")
 
 
@@ -177,9 +177,9 @@ def test_models_of_two_sides_are_asked_about_each_word(family, request):
     assert tokens[-1]["special"]
     assert ids[-1] == 1
     assert len({t["word"] for t in tokens if not t["special"]}) == len(TEXT.split())
-    if look.data.get("questions"):
+    if look.data.get("targets"):
         assert look.data["axes"]["source"] == [0, len(ids)]
-        for question in look.data["questions"]:
+        for question in look.data["targets"]:
             assert sum(question["weights"]) == pytest.approx(1, abs=1e-4)
     assert "<html" in look.html()
     assert model.predict(TEXT) == {"translation": said}
