@@ -2,7 +2,8 @@
 
 This is the span corruption of Raffel et al. 2020, section 3.1.4, with one span, in the form of Donahue et al. 2020,
 "Enabling language models to fill in the blanks". The span has between 1 token and half of the window's tokens (a
-quarter on average), at a random position. The loss is on the span and its end; with `loss=all` also on the prefix and suffix.
+quarter on average) and is at a random position. The loss is on the span and its end; with `loss=all` also on the prefix
+and the suffix.
 """
 
 from __future__ import annotations
