@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from regard.attention.kv_cache import KVCache
     from regard.attention.masks import Mask
     from regard.attention.mechanisms import Mechanism
+    from regard.attention.positions import PositionEncoding
+    from regard.comparison import compare
     from regard.config.plugins import import_file
     from regard.config.registry import register_model
     from regard.config.settings import setting
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
     from regard.tasks.base import Task
     from regard.tasks.base_run import Run
     from regard.tasks.train import train
+    from regard.theory.cost.cost import cost
     from regard.theory.verify_claims import verify
 
 _MODULES = {
@@ -105,6 +108,7 @@ _MODULES = {
     "NGramAttentionConfig": "regard.models.ngram_attention",
     "NGramGPT": "regard.models.ngram_gpt",
     "NGramGPTConfig": "regard.models.ngram_gpt",
+    "PositionEncoding": "regard.attention.positions",
     "RNNCaptioner": "regard.models.rnn_captioner",
     "RNNCaptionerConfig": "regard.models.rnn_captioner",
     "RNNTranslator": "regard.models.rnn_translator",
@@ -127,6 +131,8 @@ _MODULES = {
     "TransformerConfig": "regard.models.transformer",
     "UserError": "regard.errors",
     "ablate": "regard.inspect",
+    "compare": "regard.comparison",
+    "cost": "regard.theory.cost.cost",
     "edit": "regard.inspect",
     "factor_qk": "regard.layers",
     "import_file": "regard.config.plugins",
@@ -177,6 +183,7 @@ __all__ = [
     "NGramAttentionConfig",
     "NGramGPT",
     "NGramGPTConfig",
+    "PositionEncoding",
     "RNNCaptioner",
     "RNNCaptionerConfig",
     "RNNTranslator",
@@ -199,6 +206,8 @@ __all__ = [
     "TransformerConfig",
     "UserError",
     "ablate",
+    "compare",
+    "cost",
     "edit",
     "factor_qk",
     "import_file",
@@ -224,9 +233,9 @@ def load(folder: str | Path) -> Any:
     Returns:
         The run, such as a `Classifier` or `LanguageModel`. `run.verbs` lists what it can do.
     """
-    from regard.hub.load_any import opened
+    from regard.hub.load_any import load_any
 
-    return opened(folder)
+    return load_any(folder)
 
 
 def look(run: Run | str | Path, text: str, **options: Any) -> Look:
