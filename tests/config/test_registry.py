@@ -125,7 +125,9 @@ def test_a_file_registers_mechanisms_and_positions_by_their_names(tmp_path):
 
 def test_a_name_that_is_taken_is_an_error(tmp_path):
     file = tmp_path / "mine.py"
-    file.write_text("from regard.attention.mechanisms.dot import DotMechanism\nclass Dot(DotMechanism):\n    name = 'dot'\n")
+    file.write_text(
+        "from regard.attention.mechanisms.dot import DotMechanism\nclass Dot(DotMechanism):\n    name = 'dot'\n"
+    )
     with pytest.raises(UserError, match="already a mechanism named 'dot'"):
         regard.import_file(file)
 
@@ -141,7 +143,7 @@ def test_a_file_that_cannot_be_used_is_an_error(tmp_path, content, message):
 
 
 def test_a_missing_file_is_an_error():
-    with pytest.raises(UserError, match="no Python file 'none.py'"):
+    with pytest.raises(UserError, match=r"no Python file 'none\.py'"):
         regard.import_file("none.py")
 
 

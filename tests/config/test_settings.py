@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from regard.config.settings import load, merge, overrides, seconds
+from regard.config.settings import load_settings, merge_settings, parse_duration, parse_overrides
 from regard.errors import UserError
-from regard.tasks.build_settings import as_tree, resolve
+from regard.tasks.build_settings import build_settings, settings_to_dict
 
 
 @pytest.mark.parametrize(
     ("text", "wanted"), [("90s", 90), ("2min", 120), ("2 minutes", 120), ("1.5h", 5400), ("7", 7), (3.5, 3.5)]
 )
 def test_seconds(text, wanted):
-    assert seconds(text) == wanted
+    assert parse_duration(text) == wanted
 
 
 def test_a_file_may_say_things_shortly(tmp_path):
     file = tmp_path / "s.yaml"
     file.write_text("model: transformer\ndata:\n  text: 3\n  label: 0\ntrain:\n  budget: 2min\n  precision: 32\n")
-    settings = resolve("classify", merge(load(file), {"model": {"mechanism": "additive"}}))
+    settings = build_settings("classify", merge_settings(load_settings(file), {"model": {"mechanism": "additive"}}))
     assert (settings.model_name, settings.model.mechanism) == ("transformer", "additive")
     assert (settings.data.text, settings.data.label) == ("3", "0")
     assert (settings.train.budget, settings.train.precision) == (120, "32")
@@ -27,19 +27,23 @@ def test_a_file_may_say_things_shortly(tmp_path):
 
 @pytest.mark.parametrize(("text", "wanted"), [("[2000, 8000]", (2000, 8000)), ("2000", (2000,)), ("[]", ())])
 def test_a_list_on_the_command_line(text, wanted):
-    settings = resolve("language", merge({"model": {"name": "ngram-gpt"}}, overrides([f"model.cuts={text}"])))
-    assert settings.model.cuts == wanted
+    settings = build_settings(
+        "language", merge_settings({"model": {"name": "ngram-gpt"}}, parse_overrides([f"model.cutoffs={text}"]))
+    )
+    assert settings.model.cutoffs == wanted
 
 
 def test_a_bare_section_says_nothing(tmp_path):
     (tmp_path / "s.yaml").write_text("train:\nmodel:\n")
-    assert resolve("classify", load(tmp_path / "s.yaml")) == resolve("classify", {})
+    assert build_settings("classify", load_settings(tmp_path / "s.yaml")) == build_settings("classify", {})
 
 
 def test_resolved_settings_resolve_to_themselves():
-    settings = resolve("classify", {"model": {"name": "han", "hidden": 7}, "train": {"budget": "90s"}, "seed": 4})
-    tree = as_tree(settings)
-    assert resolve(tree.pop("task"), tree) == settings
+    settings = build_settings(
+        "classify", {"model": {"name": "han", "hidden": 7}, "train": {"budget": "90s"}, "seed": 4}
+    )
+    tree = settings_to_dict(settings)
+    assert build_settings(tree.pop("task"), tree) == settings
 
 
 @pytest.mark.parametrize(
@@ -58,16 +62,16 @@ def test_resolved_settings_resolve_to_themselves():
 )
 def test_what_cannot_be_meant(pair, says):
     with pytest.raises(UserError, match=says):
-        resolve("classify", overrides([pair]))
+        build_settings("classify", parse_overrides([pair]))
 
 
 @pytest.mark.parametrize("tree", [{"train": {"lr": True}}, {"model": 3}, {"model": ["han"]}, {3: 4}, {"train": {3: 4}}])
 def test_plain_data_that_cannot_be_meant(tree):
     with pytest.raises(UserError):
-        resolve("classify", tree)
+        build_settings("classify", tree)
 
 
 def test_a_settings_file_that_is_not_text(tmp_path):
     (tmp_path / "s.yaml").write_bytes(b"seed: \xff\n")
     with pytest.raises(UserError, match=r"s\.yaml"):
-        load(tmp_path / "s.yaml")
+        load_settings(tmp_path / "s.yaml")

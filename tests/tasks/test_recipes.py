@@ -1,4 +1,5 @@
-"""Classifiers that start from another recipe: what it makes must fit, or that is said only after its training."""
+"""Recipes of classifiers with a warm start from another recipe: the model must fit the vocabulary of that recipe.
+Otherwise the error would come only after its training."""
 
 from pathlib import Path
 
@@ -6,24 +7,32 @@ import pytest
 import torch
 
 from regard.config.settings import load_settings
-from regard.tasks.build_settings import model_module
-from regard.tasks.warm_start import recipe
+from regard.tasks.build_settings import build_settings, task_models
+from regard.tasks.warm_start import recipe_file
 
 ROOT = Path(__file__).parents[2]
 TREES = {path: load_settings(path) for path in sorted((ROOT / "recipes").glob("*.yaml"))}
-FOLLOWERS = [p for p, tree in TREES.items() if tree.get("task") == "classify" and recipe(tree.get("warm_start") or "")]
+WARM_STARTED = [
+    path for path, tree in TREES.items() if tree.get("task") == "classify" and recipe_file(tree.get("warm_start") or "")
+]
 
 
-def test_there_are_some():
-    assert {path.stem for path in FOLLOWERS} >= {"imdb-han-pretrained", "trec-pretrained"}
+def test_there_are_recipes_with_a_warm_start():
+    assert {path.stem for path in WARM_STARTED} >= {"imdb-han-pretrained", "trec-pretrained"}
 
 
-@pytest.mark.parametrize("path", FOLLOWERS, ids=lambda path: path.stem)
-def test_a_recipe_can_be_built_on_the_largest_vocabulary_of_its_origin(path: Path):
+@pytest.mark.parametrize("path", WARM_STARTED, ids=lambda path: path.stem)
+def test_the_model_can_be_built_with_the_vocabulary_of_its_warm_start(path: Path):
     tree = TREES[path]
-    most = load_settings(ROOT / tree["warm_start"])["tokenizer"]["vocab"]
-    sizes = {key: value for key, value in tree["model"].items() if key != "name"}
-    config = model_module(tree["task"], tree["model"]["name"]).Config(**sizes)
+    vocab_size = load_settings(ROOT / tree["warm_start"])["tokenizer"]["vocab_size"]
+    options = {key: value for key, value in tree["model"].items() if key != "name"}
+    config = task_models(tree["task"]).find(tree["model"]["name"])(**options)
     with torch.device("meta"):
-        net = config.build(most, 2)
-    assert net.embedding.num_embeddings == most
+        model = config.build(vocab_size, 2)
+    assert model.embedding.num_embeddings == vocab_size
+
+
+@pytest.mark.parametrize("path", [path for path, tree in TREES.items() if "task" in tree and "models" not in tree])
+def test_the_settings_of_every_recipe_are_known(path: Path):
+    tree = dict(TREES[path])
+    build_settings(tree.pop("task"), {key: value for key, value in tree.items() if key != "warm_start"})
