@@ -1,15 +1,16 @@
-"""Small comparisons, made once and read by many tests."""
+"""A small comparison that many tests read."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from comparing import asked, write_reviews
+from comparison_helpers import run, small_request, write_reviews
 
-from regard.comparison import compare_designs, results
+from regard.comparison import collect_results
 
-results.LOOKED, results.TAKEN_AWAY = 6, 2  # quick: looks take most of the time of a small comparison
+# Attention maps take most of the time of a small comparison.
+collect_results.NUM_EVIDENCE_ITEMS, collect_results.NUM_FAITHFULNESS_ITEMS = 6, 2
 
 
 @pytest.fixture(scope="session")
@@ -19,7 +20,7 @@ def reviews(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def compared(tmp_path_factory, reviews) -> Path:
-    """A comparison that is done; tests read it and change nothing."""
+    """The folder of a finished comparison; tests must not change it."""
     out = tmp_path_factory.mktemp("compared") / "out"
-    compare_designs(asked(reviews), out, progress=False)
+    run(small_request(reviews), out)
     return out

@@ -1,24 +1,30 @@
-"""Budgets: what is written, what it comes to in steps, and that steps are what the budget allows."""
+"""Budgets: parsing, conversion to steps, and that runs keep within them."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-from comparing import MODELS, asked
+from comparison_helpers import MODELS, run, small_request
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.comparison import compare_designs
-from regard.comparison.budget import Budget, Survey, expected, parse, steps_of
-from regard.comparison.designs import listed, varied
+from regard.comparison.budget import Budget, DesignCost, count_steps, expected_seconds, parse_budget
+from regard.comparison.request import parse_grid, split_specs
 from regard.errors import UserError
 
-SEEN = Survey(parameters=10, flops_step=2e6, tokens_step=100, epoch=7, seconds_step=0.01, seconds_evaluation=0.05)
+COST = DesignCost(
+    parameters=10,
+    flops_per_step=2e6,
+    tokens_per_step=100,
+    steps_per_epoch=7,
+    seconds_per_step=0.01,
+    seconds_per_evaluation=0.05,
+)
 
 
 @pytest.mark.parametrize(
-    ("given_", "budget"),
+    ("texts", "budget"),
     [
         (["2min"], Budget("seconds", 120.0)),
         (["90s"], Budget("seconds", 90.0)),
@@ -30,47 +36,50 @@ SEEN = Survey(parameters=10, flops_step=2e6, tokens_step=100, epoch=7, seconds_s
         ([], Budget("epochs", 5.0)),
     ],
 )
-def test_budgets_are_read(given_, budget):
-    assert parse(given_) == budget
+def test_budgets_are_parsed(texts, budget):
+    assert parse_budget(texts) == budget
 
 
-@pytest.mark.parametrize("given_", [["soon"], ["2min", "3epochs"], ["0steps"], ["5 apples"]])
-def test_what_is_no_budget_is_said(given_):
+@pytest.mark.parametrize("texts", [["soon"], ["2min", "3epochs"], ["0steps"], ["5 apples"]])
+def test_invalid_budgets_raise(texts):
     with pytest.raises(UserError):
-        parse(given_)
+        parse_budget(texts)
 
 
-def test_lengths_become_steps():
-    assert steps_of(Budget("flops", 1e9), SEEN)[0] == 500
-    assert steps_of(Budget("tokens", 1e4), SEEN)[0] == 100
-    assert steps_of(Budget("epochs", 3), SEEN)[0] == 21
-    assert steps_of(Budget("steps", 55), SEEN) == (55, 6)
+def test_budgets_are_converted_to_steps():
+    assert count_steps(Budget("flops", 1e9), COST)[0] == 500
+    assert count_steps(Budget("tokens", 1e4), COST)[0] == 100
+    assert count_steps(Budget("epochs", 3), COST)[0] == 21
+    assert count_steps(Budget("steps", 55), COST) == (55, 6)
 
 
 @given(st.floats(1, 1e5), st.floats(1e-4, 10), st.floats(1e-4, 10))
-def test_time_is_kept(seconds, step, evaluation):
-    seen = Survey(seconds_step=step, seconds_evaluation=evaluation)
-    steps, every = steps_of(Budget("seconds", seconds), seen)
+def test_a_time_budget_is_kept(seconds, step, evaluation):
+    cost = DesignCost(seconds_per_step=step, seconds_per_evaluation=evaluation)
+    steps, every = count_steps(Budget("seconds", seconds), cost)
     assert steps >= 1
     if steps > 1:
-        assert expected(seen, steps, every) <= seconds * 1.001
+        assert expected_seconds(cost, steps, every) <= seconds * 1.001
 
 
-def test_lists_keep_settings_with_their_name():
-    assert listed("han,transformer:dim=32,layers=1,cnn") == ["han", "transformer:dim=32,layers=1", "cnn"]
-    assert varied(["mechanism=dot,local:window=8", "lr=0.1"]) == {"mechanism": ["dot", "local:window=8"], "lr": ["0.1"]}
+def test_settings_stay_with_their_model():
+    assert split_specs("han,transformer:dim=32,layers=1,cnn") == ["han", "transformer:dim=32,layers=1", "cnn"]
+    assert parse_grid("vary", ["mechanism=dot,local:window=8", "lr=0.1"]) == {
+        "mechanism": ["dot", "local:window=8"],
+        "lr": ["0.1"],
+    }
 
 
-def test_models_are_sized_to_the_parameters(reviews, tmp_path):
-    how = {"models": MODELS[:2], "budget": ["3steps", "20kparameters"], "seeds": 1}
-    found = compare_designs(asked(reviews, **how), tmp_path / "out", progress=False)
-    for row in found["rows"]:
+def test_models_are_scaled_to_the_parameters(reviews, tmp_path):
+    options = {"models": MODELS[:2], "budget": ["3steps", "20kparameters"], "seeds": 1}
+    results = run(small_request(reviews, **options), tmp_path / "out")
+    for row in results["rows"]:
         assert 16_000 <= row["parameters"] <= 20_000
 
 
-def test_tokens_are_what_the_runs_read(reviews, tmp_path):
-    how = {"models": MODELS[:2], "budget": ["6ktokens"], "seeds": 1}
-    compare_designs(asked(reviews, **how), tmp_path / "out", progress=False)
+def test_runs_read_as_many_tokens_as_the_budget(reviews, tmp_path):
+    options = {"models": MODELS[:2], "budget": ["6ktokens"], "seeds": 1}
+    run(small_request(reviews, **options), tmp_path / "out")
     logs = list((tmp_path / "out/runs").rglob("metrics.jsonl"))
     assert len(logs) == 2
     for log in logs:
@@ -78,9 +87,9 @@ def test_tokens_are_what_the_runs_read(reviews, tmp_path):
         assert max(line.get("tokens", 0) for line in lines) == pytest.approx(6000, rel=0.25)
 
 
-def test_time_is_turned_into_steps_that_are_kept(reviews, tmp_path):
-    how = {"models": MODELS[:1], "budget": ["2s"], "seeds": 1}
-    found = compare_designs(asked(reviews, **how), tmp_path / "out", progress=False)
-    kept = json.loads((tmp_path / "out/plan.json").read_text())["entries"][0]["steps"]
-    assert found["rows"][0]["steps"] == kept > 1
-    assert found["rows"][0]["seconds"] < 12  # a busy machine may take longer, and not another order of magnitude
+def test_a_time_budget_becomes_steps_in_the_plan(reviews, tmp_path):
+    options = {"models": MODELS[:1], "budget": ["2s"], "seeds": 1}
+    results = run(small_request(reviews, **options), tmp_path / "out")
+    planned = json.loads((tmp_path / "out/plan.json").read_text())["designs"][0]["steps"]
+    assert results["rows"][0]["steps"] == planned > 1
+    assert results["rows"][0]["seconds"] < 12  # a busy machine may take longer, but not ten times

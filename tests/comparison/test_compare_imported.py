@@ -1,25 +1,24 @@
-"""Models from a Hugging Face folder take part: frozen with logistic regression above, and fine-tuned."""
+"""Models from a Hugging Face folder in a comparison: frozen with logistic regression, and fine-tuned."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
-from comparing import asked
+from comparison_helpers import run, small_request
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from regard.comparison import compare_designs
-from regard.comparison.designs import Asked, designs
-from regard.comparison.hf_frozen import Embedder
-from regard.comparison.scoring import opened
+from regard.comparison.designs import build_designs
+from regard.comparison.hf_frozen import TextEncoder
+from regard.comparison.score_run import load_run
 from regard.errors import UserError
 from regard.hub import save_folder
-from regard.models.bert import BERT, BERTConfig
+from regard.models.bert import BERT
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, reviews):
-    """A small BERT by chance, as Hugging Face would keep it."""
+    """A small random BERT in a Hugging Face folder."""
     home = tmp_path_factory.mktemp("hf")
     words = sorted({w for w in reviews.read_text().replace('"', " ").replace(".", " ").split() if w.isalpha()})
     core = Tokenizer(models.WordLevel({"[UNK]": 0, **{w: i + 1 for i, w in enumerate(words)}}, unk_token="[UNK]"))
@@ -30,37 +29,41 @@ def folder(tmp_path_factory, reviews):
     return save_folder(net, home / "bert", tokenizer=home / "tokenizer.json")
 
 
-def test_padding_changes_no_vector(folder):
-    embed = Embedder(folder)
+def test_padding_does_not_change_the_vectors(folder):
+    encode = TextEncoder(folder)
     texts = ["My opinion", "I loved this film and the whole evening", "I"]
-    together = embed(texts)
+    together = encode(texts)
     for text, vector in zip(texts, together, strict=True):
-        np.testing.assert_allclose(embed([text])[0], vector, atol=1e-6)
+        np.testing.assert_allclose(encode([text])[0], vector, atol=1e-6)
 
 
-def test_they_take_part(folder, reviews, tmp_path):
-    how = {"models": [f"frozen:folder={folder}", f"tuned:folder={folder}", "tfidf"], "seeds": 2, "budget": ["6steps"]}
-    found = compare_designs(asked(reviews, **how), tmp_path / "out", progress=False)
-    assert found["failures"] == {}
-    assert found["measured"] == 6
-    rows = {row["name"].split(":")[0]: row for row in found["rows"]}
-    assert rows["frozen"]["values"][0] == rows["frozen"]["values"][1]  # nothing in it hangs on the seed
+def test_imported_models_are_compared(folder, reviews, tmp_path):
+    options = {
+        "models": [f"frozen:folder={folder}", f"tuned:folder={folder}", "tfidf"],
+        "seeds": 2,
+        "budget": ["6steps"],
+    }
+    results = run(small_request(reviews, **options), tmp_path / "out")
+    assert results["failures"] == {}
+    assert results["evaluated"] == 6
+    rows = {row["name"].split(":")[0]: row for row in results["rows"]}
+    assert rows["frozen"]["values"][0] == rows["frozen"]["values"][1]  # it does not depend on the seed
     assert rows["tuned"]["steps"] == 6
     assert rows["tuned"]["flops"] > 0
-    run = opened(next((tmp_path / "out/runs").glob("tuned*/seed-0")))
-    start = Embedder(folder).net.state_dict()
-    assert any(not torch.equal(tensor, start[name]) for name, tensor in run.model.net.state_dict().items())
-    again = compare_designs(asked(reviews, **how), tmp_path / "out", progress=False)
-    assert again["rows"] == found["rows"]
+    classifier = load_run(next((tmp_path / "out/runs").glob("tuned*/seed-0")))
+    start = TextEncoder(folder).model.state_dict()
+    assert any(not torch.equal(tensor, start[name]) for name, tensor in classifier.model.encoder.state_dict().items())
+    again = run(small_request(reviews, **options), tmp_path / "out")
+    assert again["rows"] == results["rows"]
 
 
-def test_of_a_long_folder_the_end_is_shown():
+def test_a_long_folder_is_truncated_in_the_name():
     long = "/" + "/".join(["somewhere"] * 6) + "/minilm/model"
-    made = designs(Asked("classify", [f"frozen:folder={long}", "frozen:folder=bert"]))
-    assert [design.name for design in made] == ["frozen:folder=…/minilm/model", "frozen:folder=bert"]
-    assert made[0].tree["model"]["folder"] == long
+    designs = build_designs("classify", [f"frozen:folder={long}", "frozen:folder=bert"], {})
+    assert [design.name for design in designs] == ["frozen:folder=…/minilm/model", "frozen:folder=bert"]
+    assert designs[0].settings["model"]["folder"] == long
 
 
-def test_a_folder_of_something_else(reviews, tmp_path):
+def test_a_folder_without_a_model_raises(reviews, tmp_path):
     with pytest.raises(UserError, match=r"no config\.json"):
-        compare_designs(asked(reviews, models=[f"frozen:folder={tmp_path}"]), tmp_path / "out", progress=False)
+        run(small_request(reviews, models=[f"frozen:folder={tmp_path}"]), tmp_path / "out")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from regard.comparison.disagreement import select_distant, select_split
 from regard.comparison.formatting import format_difference, format_interval, format_metric, format_p_value
 from regard.comparison.pareto import pareto_front
+from regard.comparison.recommendation import recommend
 from regard.pages.plots import pareto_plot
 
 
@@ -145,21 +146,21 @@ def test_caveats_are_named():
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 9), st.floats(0, 1, allow_subnormal=False)), min_size=1, max_size=8))
-def test_the_front_holds_those_that_none_beats(points):
+def test_no_design_on_the_front_is_beaten(points):
     named = [(f"d{i}", c, q, q, q) for i, (c, q) in enumerate(points)]
-    kept = pareto_front(named, "max")
-    assert kept
+    front = pareto_front(named, "max")
+    assert front
     for name, cost, quality, *_ in named:
         beaten = any(c <= cost and q >= quality and (c, q) != (cost, quality) for _, c, q, *_ in named)
-        assert (name in kept) == (not beaten)
-    assert {n for n, *_ in named if n in pareto_front([(n, c, -q, 0, 0) for n, c, q, *_ in named], "min")} == set(kept)
+        assert (name in front) == (not beaten)
+    assert {n for n, *_ in named if n in pareto_front([(n, c, -q, 0, 0) for n, c, q, *_ in named], "min")} == set(front)
 
 
-def test_the_drawing_names_everyone():
+def test_the_plot_names_every_design():
     points = [("a <b>", 0.5, 80.0, 78.0, 82.0), ("other", 50.0, 90.0, 88.0, 91.0)]
-    drawn = pareto_plot(points, pareto_front(points, "max"), x_label="seconds", y_label="accuracy", width=500)
-    assert "a &lt;b&gt;" in drawn
-    assert 'class="front"' in drawn
+    svg = pareto_plot(points, pareto_front(points, "max"), x_label="seconds", y_label="accuracy", width=500)
+    assert "a &lt;b&gt;" in svg
+    assert 'class="front"' in svg
 
 
 def test_items_with_split_designs_are_selected():

