@@ -37,13 +37,13 @@ def heads(
       regard heads runs/han test.csv
       regard heads runs/gpt corpus.txt --rows 1 --json
     """
-    from regard.tasks.head_table import table
+    from regard.tasks.head_table import measure_heads
 
     def on_progress(done: int, total: int) -> None:
         print(f"\r{done} of {total} ", end="\n" if done == total else "", file=sys.stderr, flush=True)
 
     model = open_any(run, import_)
-    result = table(model, files, rows=rows, told=on_progress if sys.stderr.isatty() else None)
+    result = measure_heads(model, files, rows=rows, on_progress=on_progress if sys.stderr.isatty() else None)
     if out is not None:
         result.save(out)
     print(json.dumps(result.as_dict()) if json_ else result)
@@ -64,9 +64,9 @@ def prune(
     Example:
       regard prune runs/bert layers.0:1 --out runs/pruned
     """
-    from regard.tasks.head_table import pruned
+    from regard.tasks.head_table import prune_run
 
     model = open_any(run, import_)
     if not hasattr(model, "save_pretrained"):
         raise UserError(f"{run} cannot be written without heads")
-    print(f"run: {pruned(model, heads).save_pretrained(out)}")
+    print(f"run: {prune_run(model, heads).save_pretrained(out)}")

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from regard.config import specs
 from regard.config.settings import Settings, load_settings, merge_settings
 from regard.errors import UserError
-from regard.layers.subword_embedding import spelt
+from regard.layers.subword_embedding import sum_ngrams
 from regard.models.ensemble import Ensemble
 from regard.models.linear_text_model import FittableConfig
 from regard.tasks.base import get_task
@@ -47,10 +47,10 @@ def _from_gpt(weights: Weights) -> Weights:
 
 def _from_birnn(weights: Weights) -> Weights:
     """Add the subword embeddings to the embedding of each token."""
-    pieces, runs = (weights.get(f"subwords.{part}") for part in ("pieces.weight", "runs"))
-    if pieces is not None and runs is not None:
+    table, ngrams = (weights.get(f"subwords.{part}") for part in ("buckets.weight", "ngrams"))
+    if table is not None and ngrams is not None:
         weights = {name: tensor for name, tensor in weights.items() if not name.startswith("subwords.")}
-        weights["embed.weight"] = weights["embed.weight"] + spelt(pieces, runs)
+        weights["embed.weight"] = weights["embed.weight"] + sum_ngrams(table, ngrams)
     return _from_gpt(weights)
 
 

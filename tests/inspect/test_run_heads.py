@@ -10,10 +10,10 @@ import pytest
 import regard
 from regard.data.synthetic.reviews import generate_reviews
 from regard.errors import UserError
-from regard.hub.load_any import opened
+from regard.hub.load_any import load_any
 from regard.inspect import ablate, edit
 from regard.tasks.base_run import Run
-from regard.tasks.head_table import pruned, table
+from regard.tasks.head_table import measure_heads, prune_run
 
 FILES = {"classify": "reviews.csv", "language": "corpus.txt", "translate": "pairs.tsv"}
 QUIET = {"progress": False}
@@ -48,24 +48,24 @@ def runs(tmp_path_factory):
 def test_the_table_equals_each_ablation(runs, task):
     folder, trained = runs
     run = trained[task]
-    result = table(run, [folder / FILES[task]], rows=30)
+    result = measure_heads(run, [folder / FILES[task]], rows=30)
     assert result.rows == sorted(result.rows, key=lambda row: -row.change["loss"])
     row = next(row for row in result.rows if row.head == 1)
     with edit(run.model, row.layer, ablate([1])):
-        ablated = table(run, [folder / FILES[task]], rows=30)
-    assert ablated.whole["loss"] == pytest.approx(row.metrics["loss"], abs=1e-6)
-    assert row.metrics["loss"] - result.whole["loss"] == pytest.approx(row.change["loss"])
+        ablated = measure_heads(run, [folder / FILES[task]], rows=30)
+    assert ablated.baseline["loss"] == pytest.approx(row.metrics["loss"], abs=1e-6)
+    assert row.metrics["loss"] - result.baseline["loss"] == pytest.approx(row.change["loss"])
     assert row.layer in str(result)
-    assert {"loss"} <= result.whole.keys()
+    assert {"loss"} <= result.baseline.keys()
 
 
 def test_the_table_is_saved(runs, tmp_path):
     folder, trained = runs
-    result = table(trained["classify"], [folder / "reviews.csv"], rows=10)
+    result = measure_heads(trained["classify"], [folder / "reviews.csv"], rows=10)
     rows = list(csv.DictReader(result.save(tmp_path / "heads.csv").open()))
     assert len(rows) == len(result.rows) == 2 * (2 + 2) + 2
     assert float(rows[0]["change of loss"]) == pytest.approx(result.rows[0].change["loss"])
-    assert json.loads(result.save(tmp_path / "heads.json").read_text())["whole"] == result.whole
+    assert json.loads(result.save(tmp_path / "heads.json").read_text())["baseline"] == result.baseline
     with pytest.raises(UserError, match=r"\.csv or \.json"):
         result.save(tmp_path / "heads.txt")
 
@@ -76,27 +76,27 @@ def test_a_pruned_run_is_saved_and_equals_its_ablation(runs, tmp_path):
     texts = ["We loved it.", "The soup was cold and the bill was large."]
     with edit(run.model, "layers.1.attention.attend", ablate([0])):
         expected = run.probabilities(texts)
-    folder = pruned(run, ["layers.1:0"]).save_pretrained(tmp_path / "pruned")
+    folder = prune_run(run, ["layers.1:0"]).save_pretrained(tmp_path / "pruned")
     assert Run.load(folder).probabilities(texts) == pytest.approx(expected, abs=1e-6)
     assert run.probabilities(texts) != pytest.approx(expected, abs=1e-9)  # the run itself keeps its head
-    with pytest.raises(UserError, match="named SITE:HEADS"):
-        pruned(run, ["layers.1"])
-    with pytest.raises(UserError, match="means 0 places"):
-        pruned(run, ["layers.7:0"])
+    with pytest.raises(UserError, match="named LAYER:HEADS"):
+        prune_run(run, ["layers.1"])
+    with pytest.raises(UserError, match="names 0"):
+        prune_run(run, ["layers.7:0"])
     with pytest.raises(UserError, match="heads 0 to 1"):
-        pruned(run, ["layers.1:2"])
+        prune_run(run, ["layers.1:2"])
 
 
 def test_two_checkpoints_are_compared(runs):
     folder, _ = runs
     kept = sorted((folder / "classify" / "state").glob("step-*"))
     text = "We loved it. The soup was cold."
-    last = opened(kept[-1]).look(text, faithful=False)
+    last = load_any(kept[-1]).look(text, faithful=False)
     assert last.data["prediction"]["probabilities"]
-    both = last.compare_with(opened(folder / "classify").look(text, faithful=False))
+    both = last.compare_with(load_any(folder / "classify").look(text, faithful=False))
     assert "Two runs on the same text" in both.html()
-    with pytest.raises(UserError, match="has kept: step-"):
-        opened(folder / "classify" / "state" / "step-0000099")
+    with pytest.raises(UserError, match="has: step-"):
+        load_any(folder / "classify" / "state" / "step-0000099")
 
 
 def test_looks_of_language_models_and_translators(runs):

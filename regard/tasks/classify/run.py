@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -12,6 +12,7 @@ import numpy as np
 
 from regard.data.labels import THRESHOLD
 from regard.data.read_table import Table, read_table
+from regard.explain.explainer import require_attention
 from regard.tasks.base_run import Run
 from regard.tasks.classify.dataset import encode_targets, encode_texts
 from regard.tasks.classify.metrics import compute_metrics, most_frequent_accuracy, per_class_metrics
@@ -126,6 +127,22 @@ class Classifier(Run):
         if not self.multi_label:
             metrics["most_frequent"] = most_frequent_accuracy(targets)
         return {**metrics, "classes": per_class_metrics(probabilities, targets, self.labels)}
+
+    def build_evaluation(self, files: Sequence[str | Path], rows: int) -> Callable[[], dict[str, float]]:
+        """A function that computes loss and accuracy on the first rows of a table, for the importance of heads."""
+        require_attention(self.model, self.settings.model_name)
+        columns = {"text": self.text_column, "label": self.label_column}
+        table = read_table(Path(files[0]), **columns, multilabel=self.multi_label)
+        separator = self.config.get("separator")
+        targets = encode_targets(table.labels or [], self.labels, separator, str(files[0]))[:rows]
+        documents = encode_texts(table.texts[:rows], self.tokenizer, self.settings)
+
+        def evaluate() -> dict[str, float]:
+            probabilities = predict_probabilities(self.model, documents, multi_label=self.multi_label)
+            metrics = compute_metrics(probabilities, targets)
+            return {name: metrics[name] for name in ("loss", "accuracy") if name in metrics}
+
+        return evaluate
 
     def look(
         self,

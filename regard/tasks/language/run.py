@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from regard.data.vocabulary import Vocabulary
 from regard.decoding import Sampling, TextGenerator
 from regard.decoding.text_stream import Detokenizer
 from regard.errors import UserError
+from regard.explain.explainer import require_attention
 from regard.tasks.base_run import Run
 from regard.tasks.language.fill_mask import MaskPrediction, fill_masks
 from regard.tasks.language.generate_text import GeneratedText, OnText, generate_texts
@@ -31,6 +32,7 @@ VERBS = {
     "blank": ("evaluate", "fill"),
     "span": ("evaluate", "generate", "fill", "look"),
 }
+MAX_TOKEN_CHARACTERS = 16
 UNKNOWN_LIMIT = 0.01  # a larger fraction of unknown tokens is reported
 
 
@@ -155,6 +157,24 @@ class LanguageModel(Run):
         """The perplexity of a text, or of several texts."""
         corpus = Corpus.from_texts(text, self.tokenizer, documents=self.settings.data.documents)
         return self._evaluate_corpus(corpus, stride)["perplexity"]
+
+    def build_evaluation(self, files: Sequence[str | Path], rows: int) -> Callable[[], dict[str, float]]:
+        """A function that computes the loss on the first `rows` thousand tokens, for the importance of heads."""
+        require_attention(self.model, self.settings.model_name)
+        limit = 1000 * rows
+        with Path(files[0]).open(encoding="utf-8", errors="replace") as file:
+            text = file.read(MAX_TOKEN_CHARACTERS * limit)
+        encoding = self.tokenizer.encode(text)
+        if len(encoding.ids) > limit or len(files) > 1:
+            text = text[: encoding.offsets[limit][0]] if len(encoding.ids) > limit else text
+            logger.info(f"only the first {min(limit, len(encoding.ids)):,} tokens of {files[0]} are used")
+        corpus = Corpus.from_texts([text], self.tokenizer, documents=self.settings.data.documents)
+
+        def evaluate() -> dict[str, float]:
+            metrics = self._evaluate_corpus(corpus, None)
+            return {name: float(metrics[name]) for name in ("loss", "accuracy") if name in metrics}
+
+        return evaluate
 
     def _evaluate_corpus(self, corpus: Corpus, stride: int | None) -> dict[str, Any]:
         data = self.settings.data

@@ -52,6 +52,7 @@ def answer_questions(
     The signals are the log probability of the answer and of its least likely token. If prompts start with the name,
     they also include the mean log probability of the name's tokens, and the log odds that the name is unknown.
     """
+    names = list(names)
     prompts = build_prompts(patterns, names, tokenizer, prompt_format)
     answers = _generate_ids(model, prompts)
     name_ids = encode_names(list(set(names)), tokenizer)

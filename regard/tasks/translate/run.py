@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -213,6 +213,19 @@ class Translator(Run):
         batch_tokens = 2 * self.settings.data.batch_tokens
         metrics = evaluate_pairs(self.model, encoded, batch_tokens=batch_tokens) if len(encoded) else {}
         return metrics if len(encoded) == len(pairs.sources) else {**metrics, "loss_rows": len(encoded)}
+
+    def build_evaluation(self, files: Sequence[str | Path], rows: int) -> Callable[[], dict[str, float]]:
+        """A function that computes loss and accuracy on the first pairs, for the importance of heads."""
+        data = self.settings.data
+        pairs = read_parallel_texts(list(files), source=data.source, target=data.target, keep_empty=True)
+        first = replace(pairs, sources=pairs.sources[:rows], targets=pairs.targets[:rows])
+        encoded = encode_pairs(first, self.tokenizer, max_tokens=self.max_tokens)
+
+        def evaluate() -> dict[str, float]:
+            metrics = evaluate_pairs(self.model, encoded, batch_tokens=2 * data.batch_tokens)
+            return {name: metrics[name] for name in ("loss", "accuracy")}
+
+        return evaluate
 
     def look(
         self,

@@ -188,20 +188,20 @@ def test_models_of_two_sides_are_asked_about_each_word(family, request):
 @pytest.mark.parametrize("family", ["bert", "gpt", "marian", "t5"])
 def test_heads_of_an_imported_model_over_a_file_and_without_one(family, request, tmp_path):
     from regard.inspect import ablate, edit
-    from regard.tasks.head_table import pruned, table
+    from regard.tasks.head_table import measure_heads, prune_run
 
     model = load_any(request.getfixturevalue(family))
     texts = [" ".join(TEXT.split()[i : i + 7]) for i in range(5)]
     lines = [f"{text}\t{text[::-1]}" for text in texts] if family in ("marian", "t5") else texts
     file = tmp_path / "lines.tsv"
     file.write_text("source\ttarget\n" * (family in ("marian", "t5")) + "\n".join(lines) + "\n")
-    found = table(model, [file], rows=5)
+    found = measure_heads(model, [file], rows=5)
     row = next(row for row in found.rows if row.head == 2)
     with edit(model.net, row.layer, ablate([2])):
-        assert table(model, [file], rows=5).whole["loss"] == pytest.approx(row.metrics["loss"], abs=1e-6)
-    without = pruned(model, [f"{row.layer}:2"])
+        assert measure_heads(model, [file], rows=5).baseline["loss"] == pytest.approx(row.metrics["loss"], abs=1e-6)
+    without = prune_run(model, [f"{row.layer}:2"])
     again = load_any(without.save_pretrained(tmp_path / "pruned"))
-    assert table(again, [file], rows=5).whole["loss"] == pytest.approx(row.metrics["loss"], abs=1e-5)
+    assert measure_heads(again, [file], rows=5).baseline["loss"] == pytest.approx(row.metrics["loss"], abs=1e-5)
     assert again.reader.read(TEXT) == model.reader.read(TEXT)
 
 
