@@ -99,7 +99,8 @@ def test_what_cannot_be_used_is_counted_and_named(tmp_path, raw, said):
 
 
 @pytest.mark.parametrize(
-    ("name", "raw", "said"), [("f.npz", b"PK", "not an .npz file"), ("f.safetensors", b"\x01" * 9, "not a safetensors file")]
+    ("name", "raw", "said"),
+    [("f.npz", b"PK", "not an .npz file"), ("f.safetensors", b"\x01" * 9, "not a safetensors file")],
 )
 def test_files_that_are_none_are_errors(tmp_path, name, raw, said):
     (tmp_path / name).write_bytes(raw)

@@ -86,7 +86,8 @@ def test_an_animation_gives_its_first_picture():
 
 
 @pytest.mark.parametrize(
-    ("raw", "said"), [(b"", "damaged"), (b"no picture", "damaged"), (picture()[:40], "damaged"), (bomb(), "pixels are skipped")]
+    ("raw", "said"),
+    [(b"", "damaged"), (b"no picture", "damaged"), (picture()[:40], "damaged"), (bomb(), "pixels are skipped")],
 )
 def test_what_cannot_be_read_says_why(raw, said):
     with pytest.raises(image_files.UnreadableImage, match=said):

@@ -77,7 +77,9 @@ def test_by_hand():
     assert segment_word("abc", ranks, 0.5, Given(0.9, 0.1, 0.2)) == ["ab", "c"]
 
 
-@pytest.mark.parametrize(("setting", "message"), [("dropout=1", "at least 0 and less than 1"), ("kind=words", "tokenizer.kind=bpe")])
+@pytest.mark.parametrize(
+    ("setting", "message"), [("dropout=1", "at least 0 and less than 1"), ("kind=words", "tokenizer.kind=bpe")]
+)
 def test_wrong_settings(tmp_path, setting, message):
     import regard
 

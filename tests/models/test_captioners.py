@@ -1,4 +1,4 @@
-"""Captioners: the equations of the recurrent one, the maps that explain each word, and both decoders step by step."""
+"""Captioners: equations, word maps, decoding; the image encoder and the image classifier."""
 
 from __future__ import annotations
 
@@ -14,69 +14,73 @@ from regard.errors import UserError
 from regard.inspect import record
 from regard.layers.conv_backbone import ConvBackbone
 from regard.models import rnn_captioner, transformer_captioner
-from regard.models.image_classifier import ImageClassifierConfig as Seer
-from regard.tasks.caption.objective import collate, capture_word_maps, stack_word_maps, compute_word_maps
+from regard.models.image_classifier import ImageClassifier
+from regard.tasks.caption.objective import capture_word_maps, collate, compute_word_maps, stack_word_maps
 
 SMALL = {"channels": (8, 12), "blocks": 1, "dim": 16, "dropout": 0.0}
 MODELS = {
-    "rnn": lambda **more: rnn_captioner.RNNCaptionerConfig(**SMALL, hidden=14, **more),
-    "transformer": lambda **more: transformer_captioner.TransformerCaptionerConfig(**SMALL, hidden=24, heads=2, **more),
+    "rnn": lambda **options: rnn_captioner.RNNCaptionerConfig(**SMALL, hidden=14, **options),
+    "transformer": lambda **options: transformer_captioner.TransformerCaptionerConfig(
+        **SMALL, hidden=24, heads=2, **options
+    ),
 }
 
 
-def made(kind: str, **more):
+def build_captioner(kind: str, **options):
     torch.manual_seed(0)
-    return MODELS[kind](**more).build(23).eval()
+    return MODELS[kind](**options).build(23).eval()
 
 
-def pictures(b: int = 3, height: int = 20, width: int = 28) -> torch.Tensor:
+def random_images(b: int = 3, height: int = 20, width: int = 28) -> torch.Tensor:
     return torch.from_numpy(np.random.default_rng(0).integers(0, 256, (b, height, width, 3)).astype(np.uint8))
 
 
-def test_the_recurrent_captioner_is_its_equations():
-    model, seen, ids = made("rnn"), pictures(2), torch.tensor([[2, 7, 9], [2, 8, 5]])
+def test_the_recurrent_captioner_follows_its_equations():
+    model, images, ids = build_captioner("rnn"), random_images(2), torch.tensor([[2, 7, 9], [2, 8, 5]])
     with torch.no_grad():
-        m = model.image_encoder(seen).flatten(1, 2)
-        h = torch.tanh(model.first(m.mean(1)))
+        m = model.image_encoder(images).flatten(1, 2)
+        h = torch.tanh(model.first_state(m.mean(1)))
         key = model.decoder.attention.mechanism.q.weight  # W^key, one head
-        wanted = []
+        expected = []
         for t in range(3):
             e = model.embed(ids[:, t])
             alpha = (m @ F.linear(h, key).unsqueeze(-1)).squeeze(-1).softmax(-1)  # from h[t-1]
             v = (alpha[..., None] * m).sum(1)
             h = model.decoder.cells[0](torch.cat((e, v), -1), h)
-            said = torch.tanh(model.decoder.join(torch.cat((h, v, e), -1)))
-            wanted.append(said @ model.embed.weight.T + model.bias)
-        torch.testing.assert_close(model(seen, ids), torch.stack(wanted, 1), atol=1e-5, rtol=1e-5)
+            output = torch.tanh(model.decoder.out(torch.cat((h, v, e), -1)))
+            expected.append(output @ model.embed.weight.T + model.bias)
+        torch.testing.assert_close(model(images, ids), torch.stack(expected, 1), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_several_captions_of_a_picture_are_as_if_each_were_alone(kind):
-    model, seen = made(kind), pictures(2)
+def test_several_captions_of_an_image_equal_single_captions(kind):
+    model, images = build_captioner(kind), random_images(2)
     ids = torch.randint(6, 23, (6, 5), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
-        together = model(seen, ids)
+        together = model(images, ids)
         for row in range(6):
             torch.testing.assert_close(
-                together[row], model(seen[row // 3, None], ids[row, None])[0], atol=1e-5, rtol=1e-4
+                together[row], model(images[row // 3, None], ids[row, None])[0], atol=1e-5, rtol=1e-4
             )
         places = torch.tensor([0, 7, 29])
         torch.testing.assert_close(
-            model(seen, ids, logits_at=places), together.flatten(0, 1)[places], atol=1e-5, rtol=1e-4
+            model(images, ids, logits_at=places), together.flatten(0, 1)[places], atol=1e-5, rtol=1e-4
         )
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_a_map_explains_the_word_said_from_the_state_it_entered(kind):
-    """Hide from one word's attention what it looks at: the words before it are said as before, and it is not."""
-    model, seen, ids = made(kind), pictures(1), torch.tensor([[2, 7, 9, 11, 5]])
+def test_a_map_belongs_to_the_token_predicted_from_its_step(kind):
+    """Disturbing the attention of one step changes the prediction of that step and none before it."""
+    model, images, ids = build_captioner(kind), random_images(1), torch.tensor([[2, 7, 9, 11, 5]])
     step = 2
     with torch.no_grad():
-        before = model(seen, ids)[0]
+        before = model(images, ids)[0]
 
     from regard.attention.scores import Attend
 
-    sites = [m for n, m in model.named_modules() if isinstance(m, Attend) and ("source" in n or kind == "rnn")]
+    layers = [
+        m for n, m in model.named_modules() if isinstance(m, Attend) and ("cross_attention" in n or kind == "rnn")
+    ]
     calls = {"n": 0}
 
     def disturb(module, args, kwargs, output):
@@ -87,9 +91,9 @@ def test_a_map_explains_the_word_said_from_the_state_it_entered(kind):
         output[:, :, step] += 1.0
         return output
 
-    handles = [m.register_forward_hook(disturb, with_kwargs=True) for m in sites]
+    handles = [m.register_forward_hook(disturb, with_kwargs=True) for m in layers]
     with torch.no_grad():
-        after = model(seen, ids)[0]
+        after = model(images, ids)[0]
     for handle in handles:
         handle.remove()
     same = (after - before).abs().amax(-1) < 1e-6
@@ -98,81 +102,87 @@ def test_a_map_explains_the_word_said_from_the_state_it_entered(kind):
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_maps_sum_to_one_over_the_picture_and_are_those_recorded(kind):
-    model, seen = made(kind), pictures(2)
+def test_maps_sum_to_one_and_equal_the_recorded_weights(kind):
+    model, images = build_captioner(kind), random_images(2)
     rows = [[7, 8, 3], [9, 10, 11, 12, 3]]
-    maps = compute_word_maps(model, seen, rows)
+    maps = compute_word_maps(model, images, rows)
     assert [m.shape for m in maps] == [(3, 5, 7), (5, 5, 7)]
     for map_ in maps:
         np.testing.assert_allclose(map_.sum((1, 2)), 1, atol=1e-5)
-    made_ = collate(seen, rows)
-    with record(model) as seen_there:
-        model(seen, made_.target)
-    calls = [c.weights.mean(1) for c in seen_there.calls if isinstance(c.qk_positions.k_pos, Grid)]
-    wanted = torch.cat(calls, 1) if kind == "rnn" else torch.stack(calls).mean(0)
-    np.testing.assert_allclose(maps[1].reshape(5, -1), wanted[1].numpy(), atol=1e-6)
+    batch = collate(images, rows)
+    with record(model) as recording:
+        model(images, batch.inputs)
+    calls = [c.weights.mean(1) for c in recording.calls if isinstance(c.qk_positions.k_pos, Grid)]
+    expected = torch.cat(calls, 1) if kind == "rnn" else torch.stack(calls).mean(0)
+    np.testing.assert_allclose(maps[1].reshape(5, -1), expected[1].numpy(), atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_kept_maps_have_gradients(kind):
-    model, seen = made(kind), pictures(2)
-    batch = collate(seen, [[7, 3], [8, 3], [9, 3], [10, 3]])
-    with capture_word_maps(model) as kept:
-        model(batch.pictures, batch.target)
-    maps = stack_word_maps(kept, 4)
+def test_captured_maps_have_gradients(kind):
+    model, images = build_captioner(kind), random_images(2)
+    batch = collate(images, [[7, 3], [8, 3], [9, 3], [10, 3]])
+    with capture_word_maps(model) as captured:
+        model(batch.images, batch.inputs)
+    maps = stack_word_maps(captured, 4)
     assert maps.shape == (4, 2, 35)
     ((1 - maps.sum(1)) ** 2).sum().backward()
     assert model.image_encoder.backbone.stages[0][0].weight.grad.abs().sum() > 0
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_beams_say_what_is_likeliest(kind):
-    """Greedy against a plain loop over the whole model; and a beam finds nothing less likely."""
-    model, seen = made(kind), pictures(3)
+def test_beam_search_finds_the_most_probable_caption(kind):
+    """Beam size 1 equals a plain greedy loop; a larger beam finds nothing less probable."""
+    model, images = build_captioner(kind), random_images(3)
     with torch.no_grad():
         model.bias[:] = torch.randn(23, generator=torch.Generator().manual_seed(4))
-    found = CaptionGenerator(model, suppress=[0, 1, 2, 4, 5]).generate(seen.numpy(), strategy=BeamSearch(1), max_length=6)
-    for i, said in enumerate(found):
+    greedy = CaptionGenerator(model, suppress=[0, 1, 2, 4, 5]).generate(
+        images.numpy(), strategy=BeamSearch(1), max_length=6
+    )
+    for i, captions in enumerate(greedy):
         ids, logp = [2], 0.0
         with torch.no_grad():
             for _ in range(7):
-                logits = model(seen[i, None], torch.tensor([ids]))[0, -1]
+                logits = model(images[i, None], torch.tensor([ids]))[0, -1]
                 logits[[0, 1, 2, 4, 5]] = -torch.inf
                 word = int(logits.argmax())
                 logp += float(logits.log_softmax(-1)[word])
                 ids.append(word)
                 if word == 3 or len(ids) == 7:
                     break
-        assert said[0].ids == [w for w in ids[1:] if w != 3]
-        assert said[0].log_prob == pytest.approx(logp, abs=1e-4)
-    wide = CaptionGenerator(model, suppress=[0, 1, 2, 4, 5]).generate(seen.numpy(), strategy=BeamSearch(4, alpha=0.0), max_length=6)
-    assert all(b[0].log_prob >= g[0].log_prob - 1e-5 for b, g in zip(wide, found, strict=True) if b[0].ended == g[0].ended)
+        assert captions[0].ids == [w for w in ids[1:] if w != 3]
+        assert captions[0].log_prob == pytest.approx(logp, abs=1e-4)
+    wide = CaptionGenerator(model, suppress=[0, 1, 2, 4, 5]).generate(
+        images.numpy(), strategy=BeamSearch(4, alpha=0.0), max_length=6
+    )
+    assert all(
+        b[0].log_prob >= g[0].log_prob - 1e-5 for b, g in zip(wide, greedy, strict=True) if b[0].ended == g[0].ended
+    )
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_drawn_captions_do_not_hang_on_the_batch(kind):
-    model, seen = made(kind), pictures(3).numpy()
-    how = Sampling(1.0, seed=5)
-    together = CaptionGenerator(model).generate(seen, strategy=how, max_length=6)
-    assert together[0][0].ids == CaptionGenerator(model).generate(seen[:1], strategy=how, max_length=6)[0][0].ids
+def test_sampled_captions_do_not_depend_on_the_batch(kind):
+    model, images = build_captioner(kind), random_images(3).numpy()
+    sampling = Sampling(1.0, seed=5)
+    together = CaptionGenerator(model).generate(images, strategy=sampling, max_length=6)
+    assert together[0][0].ids == CaptionGenerator(model).generate(images[:1], strategy=sampling, max_length=6)[0][0].ids
 
 
-def test_the_eye_does_not_see_the_other_pictures():
+def test_the_backbone_treats_images_independently():
     torch.manual_seed(0)
-    eye, seen = ConvBackbone((8, 16), 11).eval(), pictures(3)
+    backbone, images = ConvBackbone((8, 16), 11).eval(), random_images(3)
     with torch.no_grad():
-        torch.testing.assert_close(eye(seen)[1], eye(seen[1:2])[0], atol=1e-5, rtol=1e-5)
-    assert eye(seen).shape == (3, 5, 7, 11)
+        torch.testing.assert_close(backbone(images)[1], backbone(images[1:2])[0], atol=1e-5, rtol=1e-5)
+    assert backbone(images).shape == (3, 5, 7, 11)
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 20, 20), (2, 20, 20), (1, 3, 20, 3)])
-def test_what_is_no_picture_is_an_error(shape):
+def test_a_tensor_that_is_not_an_image_is_an_error(shape):
     with pytest.raises(UserError, match="images must have shape"):
         ConvBackbone((8, 16), 11)(torch.zeros(shape))
 
 
-def test_what_cannot_look_at_a_picture_is_an_error():
-    with pytest.raises(UserError, match="cannot look at a picture"):
+def test_a_mechanism_without_cross_attention_is_an_error():
+    with pytest.raises(UserError, match="does not support cross-attention"):
         rnn_captioner.RNNCaptionerConfig(**SMALL, mechanism="synthesizer-dense").build(23)
 
 
@@ -180,20 +190,22 @@ def test_what_cannot_look_at_a_picture_is_an_error():
     ("mechanism", "positions"),
     [("dot", "axial"), ("local-2d:window=2", "none"), ("relative", "none"), ("dot", "rotary")],
 )
-def test_pictures_are_classified_with_spatial_self_attention(mechanism, positions):
+def test_images_are_classified_with_spatial_self_attention(mechanism, positions):
     torch.manual_seed(0)
-    model = Seer(channels=(8, 12), dim=16, layers=1, heads=2, mechanism=mechanism, positions=positions).build(3).eval()
-    with record(model) as seen:
-        logits = model(pictures(2)).logits
+    model = ImageClassifier(
+        3, channels=(8, 12), dim=16, layers=1, heads=2, mechanism=mechanism, positions=positions
+    ).eval()
+    with record(model) as recording:
+        logits = model(random_images(2)).logits
     assert logits.shape == (2, 3)
-    own, pooled = seen.calls[0].weights, seen.calls[-1].weights
-    assert own.shape[-2] == 35
-    torch.testing.assert_close(own.sum(-1), torch.ones(own.shape[:-1]))
+    spatial, pooled = recording.calls[0].weights, recording.calls[-1].weights
+    assert spatial.shape[-2] == 35
+    torch.testing.assert_close(spatial.sum(-1), torch.ones(spatial.shape[:-1]))
     assert pooled.shape == (2, 1, 1, 35)
 
 
-def test_a_picture_of_height_one_is_the_layer_on_a_sequence():
-    """The blocks of sight over a grid of one row are those over a sequence."""
+def test_an_image_of_height_one_is_a_sequence():
+    """Spatial self-attention on a grid of one row equals attention on a sequence."""
     from regard.models.image_encoder import ImageEncoder
 
     torch.manual_seed(0)

@@ -113,9 +113,9 @@ def generate_numbers(
     max_digits = len(str(limit - 1))
     while len(pairs) < count:
         number = rng.randrange(min(limit, 10 ** rng.randint(1, max_digits)))
-        texts = [spell_number(number, language) for language in (source, target)]
-        alignment = _align_by_value(*(text.split() for text in texts), word_values(source), word_values(target))
-        pairs.append(AlignedPair(texts[0], texts[1], alignment))
+        first, second = spell_number(number, source), spell_number(number, target)
+        alignment = _align_by_value(first.split(), second.split(), word_values(source), word_values(target))
+        pairs.append(AlignedPair(first, second, alignment))
     return pairs
 
 

@@ -24,7 +24,7 @@ _NOUNS = (
     "barrel wagon boat bridge tower bench fence window candle drum flute hammer helmet jacket ribbon saddle scarf "
     "shovel spoon teapot trumpet umbrella"
 )
-OBJECTS = _NOUNS.split()
+OBJECTS: list[str] = [*_NOUNS.split()]
 COLORS = ["blue", "green", "red", "white", "black", "brown", "grey", "yellow"]
 _QUESTIONS = [
     "Somebody asks for the {object}",
