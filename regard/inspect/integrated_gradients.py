@@ -18,6 +18,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from regard.inspect.evaluation_mode import evaluation_mode
+
 OFFSET = 1 << 40
 """The first unique token number: above all ids."""
 
@@ -113,12 +115,9 @@ def _scaled_embeddings(model: nn.Module, ids: Tensor, alphas: Tensor) -> Iterato
     tables = [module for module in model.modules() if isinstance(module, nn.Embedding)]
     handles = [table.register_forward_pre_hook(restore_ids) for table in tables]
     handles += [table.register_forward_hook(scale_output) for table in tables]
-    training = {module: module.training for module in model.modules()}
-    model.eval()
     try:
-        yield lookups
+        with evaluation_mode(model):
+            yield lookups
     finally:
         for handle in handles:
             handle.remove()
-        for module, was_training in training.items():
-            module.training = was_training

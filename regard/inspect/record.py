@@ -25,6 +25,7 @@ from regard.attention.masks import Mask
 from regard.attention.token_positions import PositionIds, QueryKeyPositions
 from regard.errors import UserError, did_you_mean
 from regard.inspect.edit import AttentionLayer, apply_edits, attention_inputs, run_eagerly
+from regard.inspect.evaluation_mode import evaluation_mode
 
 
 @dataclass(frozen=True)
@@ -140,17 +141,13 @@ def record(
 
         return hook
 
-    training = {module: module.training for module in model.modules()}
     handles = [m.register_forward_hook(make_hook(name), with_kwargs=True) for name, m in modules.items()]
-    model.eval()
     try:
-        with run_eagerly():
+        with evaluation_mode(model), run_eagerly():
             yield recording
     finally:
         for handle in handles:
             handle.remove()
-        for module, was_training in training.items():
-            module.training = was_training
     if not recording.calls and not recording.skipped:
         raise UserError("nothing was recorded: call the model inside `with record(model)`")
 
