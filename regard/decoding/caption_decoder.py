@@ -63,7 +63,7 @@ class CaptionGenerator:
                 decoder = build_caption_decoder(self.model, self.suppress)
                 ends: dict[str, int] = {"bos_id": BOS, "eos_id": EOS}
                 if isinstance(strategy, Sampling):
-                    rows = [[first + i] for i in range(len(batch))]  # each image has random numbers of its own
+                    rows = [[first + i] for i in range(len(batch))]  # the index of an image seeds its random numbers
                     captions += sample_translations(
                         decoder, rows, batch, None, strategy, max_lengths=max_lengths, **ends
                     )

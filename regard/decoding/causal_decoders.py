@@ -5,7 +5,7 @@
     OptimizedDecoder  converted weights and caches that are written in place: dot attention
 
 All three compute the same logits up to rounding. A decoder holds the state of one call; `copy.copy` of a decoder shares
-its weights and has a state of its own.
+its weights, but not its state.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
 
 A source is encoded once for all of its beams. In the optimized and the recurrent decoder the beams are queries of one
 row, so the source is not copied. The optimized decoder does not copy the past either: each beam sees, of all tokens of
-its sentence, its own past only. A decoder holds the state of one call; `copy.copy` of a decoder shares its weights and
-has a state of its own.
+its sentence, its own past only. A decoder holds the state of one call; `copy.copy` of a decoder shares
+its weights, but not its state.
 """
 
 from __future__ import annotations

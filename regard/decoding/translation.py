@@ -89,7 +89,7 @@ class BatchTranslator:
         beam_size = strategy.beam_size if isinstance(strategy, BeamSearch) else 1
 
         def translate_batch(indices: np.ndarray) -> list[list[Hypothesis]]:
-            # Each batch decodes with a copy, which shares the weights and has a state of its own.
+            # Each batch decodes with a copy, which shares the weights but not the state.
             return self._translate_batch(copy(decoder), [list(sources[i]) for i in indices], strategy, max_length)
 
         with evaluation_mode(self.model), torch.inference_mode():

@@ -98,7 +98,7 @@ class KernelLinear:
 class Int8KernelLinear:
     """`KernelLinear` with the weight rounded to int8, one scale per output, and x too, one scale per row.
 
-    It computes four times as many products at once. Needs `can_multiply_int8`.
+    It computes four times as many products per instruction. Needs `can_multiply_int8`.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, relu: bool = False):

@@ -47,7 +47,7 @@ class LookRequest(BaseModel):
     label: str | None = Field(None, description="The class or word to explain; default: the most probable one.")
     what_if: list[str] = Field(
         default_factory=list,
-        description="hide:WORD, ablate:SITE[:HEADS], uniform:SITE, swap:MODEL:SITE[:HEADS]",
+        description="hide:WORD, ablate:LAYER[:HEADS], uniform:LAYER[:HEADS], swap:MODEL:LAYER[:HEADS]",
     )
     beside: str | None = Field(None, description="Another model to compare with.")
     faithful: bool = True
@@ -95,12 +95,12 @@ def build_app(
     async def look_at(body: LookRequest) -> dict[str, Any]:
         worker, text = find_worker(body.model), check_text(body.text)
         specs = [_resolve_swap(spec, workers) for spec in body.what_if[:32]]
-        how: dict[str, Any] = {"text": text, "label": body.label, "faithful": body.faithful, "form": body.form}
+        options: dict[str, Any] = {"text": text, "label": body.label, "faithful": body.faithful, "form": body.form}
         other = None
         if body.beside:
-            given = {"text": text, "label": None, "faithful": body.faithful, "form": "data"}
-            other = (await find_worker(body.beside).ask("look", given))["data"]
-        return await worker.ask("look", {**how, "what_if": specs, "evidence": body.evidence[:32], "other": other})
+            other_options = {"text": text, "label": None, "faithful": body.faithful, "form": "data"}
+            other = (await find_worker(body.beside).ask("look", other_options))["data"]
+        return await worker.ask("look", {**options, "what_if": specs, "evidence": body.evidence[:32], "other": other})
 
     @app.post("/predict")
     async def predict(body: PredictRequest) -> dict[str, Any]:
@@ -111,8 +111,8 @@ def build_app(
         if len(texts) > limits.texts:
             raise TooLarge(f"got {len(texts)} texts, and at most {limits.texts} are allowed in one request")
         worker = find_worker(body.model)
-        found = await worker.ask("predict", [check_text(text) for text in texts], size=len(texts))
-        rows = [{"text": text, **one} for text, one in zip(texts, found, strict=True)]
+        answers = await worker.ask("predict", [check_text(text) for text in texts], size=len(texts))
+        rows = [{"text": text, **answer} for text, answer in zip(texts, answers, strict=True)]
         if body.text is not None:
             if "error" in rows[0]:
                 raise UserError(rows[0]["error"])
@@ -120,13 +120,13 @@ def build_app(
         return {"model": worker.name, "answers": rows}
 
     @app.post("/look", response_model=None)
-    async def look(body: LookRequest) -> Response:
+    async def post_look(body: LookRequest) -> Response:
         """The page, or its data as JSON."""
-        found = await look_at(body)
-        return HTMLResponse(found["html"]) if body.form == "html" else JSONResponse(found["data"])
+        look = await look_at(body)
+        return HTMLResponse(look["html"]) if body.form == "html" else JSONResponse(look["data"])
 
     @app.get("/look", response_model=None)
-    async def look_page(
+    async def get_look(
         request: Request,
         text: str,
         model: str | None = None,
@@ -138,8 +138,8 @@ def build_app(
     ) -> Response:
         """The page, with all options in the URL."""
         specs = [part for spec in what_if or [] for part in spec.split()]
-        known = [words for words in evidence or [] if words.strip()]
-        more: dict[str, Any] = {"what_if": specs, "faithful": faithful, "evidence": known}
+        evidence_words = [words for words in evidence or [] if words.strip()]
+        more: dict[str, Any] = {"what_if": specs, "faithful": faithful, "evidence": evidence_words}
         body = LookRequest(text=text, model=model, label=label or None, beside=beside or None, **more)
         try:
             return HTMLResponse((await look_at(body))["html"])
@@ -165,9 +165,9 @@ def build_app(
         evidence: str = "",
     ) -> Response:
         query = request.url.query if text.strip() else ""
-        given = {"text": text, "model": model, "label": label, "what_if": what_if, "beside": beside}
-        given["evidence"] = evidence
-        page = _render_page("index.html.j2", 200, models=list(workers), given=given, query=query)
+        form = {"text": text, "model": model, "label": label, "what_if": what_if, "beside": beside}
+        form["evidence"] = evidence
+        page = _render_page("index.html.j2", 200, models=list(workers), given=form, query=query)
         if token is not None:  # for the frame inside and for the next visit
             page.set_cookie("regard", token, httponly=True, samesite="strict")
         return page
@@ -217,9 +217,9 @@ def _resolve_swap(spec: str, workers: Mapping[str, ModelWorker]) -> str:
     return f"swap:{workers[name].folder}:{where}"
 
 
-def _render_page(template: str, status: int, **given: Any) -> HTMLResponse:
+def _render_page(template: str, status: int, **context: Any) -> HTMLResponse:
     return HTMLResponse(
-        render_document(template, folders=(TEMPLATES,), css=["theme.css", "serve.css"], js=[], **given), status
+        render_document(template, folders=(TEMPLATES,), css=["theme.css", "serve.css"], js=[], **context), status
     )
 
 

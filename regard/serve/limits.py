@@ -14,7 +14,7 @@ class Limits:
         timeout: Seconds for a request, including its wait.
         characters: Length of a text.
         texts: Texts in a request.
-        batch: Texts that a model processes at once.
+        batch: Texts in a batch of the model.
         max_attempts: How often a request is tried if the process dies.
     """
 

@@ -171,7 +171,7 @@ class ModelWorker:
             self._started.set_result(None)
 
     async def _process_next(self) -> None:
-        """Process the next request, or several predictions at once."""
+        """Process the next request, or a batch of predictions."""
         await self._wait_for_work()
         first = self.waiting.popleft()
         self.in_progress = [first]

@@ -177,7 +177,7 @@ def _find_checkpoint(fabric: Fabric, folder: Path, resume: bool) -> checkpoint.C
     folder.mkdir(parents=True, exist_ok=True)
     path = checkpoint.find_latest_checkpoint(folder)
     if path is not None and not resume:
-        raise UserError(f"{folder} holds a run already; go on with it with --resume, or name another folder with --out")
+        raise UserError(f"{folder} already has a run; continue it with --resume, or choose another folder with --out")
     saved = None if path is None else checkpoint.load_checkpoint(path)
     fabric.barrier()  # all processes have looked before the first one writes
     if fabric.is_global_zero:
