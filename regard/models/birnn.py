@@ -27,7 +27,7 @@ from regard.config.validation import check_positive
 from regard.layers import BidirectionalRNN
 from regard.layers.cost_formulas import PartCost, PartCosts, birnn_costs, linear_cost, matmul_cost, params_cost
 from regard.layers.dropout import Dropout
-from regard.layers.subword_embedding import SubwordEmbedding, spelt
+from regard.layers.subword_embedding import SubwordEmbedding, sum_ngrams
 from regard.models.classifier_output import select_positions
 from regard.models.configured_model import ConfiguredModel, ModelConfig
 
@@ -75,7 +75,7 @@ class BiRNN(ConfiguredModel[BiRNNConfig]):
     def set_vocabulary(self, words: Sequence[str]) -> None:
         """Tell the subword embedding how each token is written; "" for special tokens."""
         if self.subwords is not None:
-            self.subwords.spell(words)
+            self.subwords.set_words(words)
 
     def embed_tokens(self, ids: Tensor) -> Tensor:
         """Token ids (...) to embeddings (..., dim)."""
@@ -135,7 +135,7 @@ class BiRNN(ConfiguredModel[BiRNNConfig]):
         """Hidden states (..., dim) to logits (..., vocab)."""
         embeddings = self.embed.weight
         if self.subwords is not None:
-            embeddings = embeddings + spelt(self.subwords.pieces.weight, self.subwords.runs)
+            embeddings = embeddings + sum_ngrams(self.subwords.buckets.weight, self.subwords.ngrams)
         return F.linear(states, embeddings, self.bias)
 
     def cost_parts(self, n: int, m: int) -> PartCosts:

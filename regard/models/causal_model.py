@@ -41,6 +41,6 @@ class CausalModel(ConfiguredModel[ConfigT]):
 
         prompts = ids if ids.dim() == 2 else ids[None]
         sampling = Sampling(temperature, top_k, top_p, seed)
-        texts = generate(self, prompts.tolist(), max_new_tokens=max_new_tokens, sampling=sampling, stop=())
+        texts = generate(self, prompts.tolist(), max_new_tokens=max_new_tokens, sampling=sampling, stop_ids=())
         new_ids = torch.tensor([samples[0].ids for samples in texts], device=ids.device)
         return torch.cat((prompts, new_ids), 1).view(*ids.shape[:-1], -1)

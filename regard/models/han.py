@@ -78,7 +78,7 @@ class HAN(ConfiguredModel[HANConfig]):
         ngrams = None
         if c.ngrams:
             ngrams = NGramLogRatios(
-                vocab_size, num_classes, table=c.table_size, most=c.ngrams, folds=c.folds, dropout=c.ngram_dropout
+                vocab_size, num_classes, table_size=c.table_size, max_n=c.ngrams, folds=c.folds, dropout=c.ngram_dropout
             )
         self.embedding = nn.Embedding(vocab_size, c.embed, padding_idx=0)
         nn.init.normal_(self.embedding.weight, std=c.init_std)
@@ -94,7 +94,7 @@ class HAN(ConfiguredModel[HANConfig]):
     def fit_training_data(self, ids: np.ndarray, starts: np.ndarray, labels: np.ndarray) -> None:
         """Count the n-grams of the training data."""
         if self.ngrams is not None:
-            self.ngrams.fill(ids if self.word_shape is None else unpack_shapes(ids)[0], starts, labels)
+            self.ngrams.fit(ids if self.word_shape is None else unpack_shapes(ids)[0], starts, labels)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, sentences: Tensor | None = None) -> ClassifierOutput:
         """Classify documents.

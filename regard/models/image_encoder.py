@@ -86,7 +86,7 @@ class ImageEncoder(nn.Module):
         A square of as many cells takes the same number of products.
         """
         assert isinstance(self.backbone, ConvBackbone)
-        cells = m * self.backbone.shrinks**2
+        cells = m * self.backbone.downsampling**2
         for i, stage in enumerate(self.backbone.stages):
             cells //= 4
             for j, block in enumerate(stage):  # type: ignore[arg-type]

@@ -65,7 +65,7 @@ class NGramAttention(ConfiguredModel[NGramAttentionConfig]):
         self.embedding = nn.Embedding(vocab_size, c.embed, padding_idx=0)
         nn.init.normal_(self.embedding.weight, std=0.1)
         self.ngrams = NGramLogRatios(
-            vocab_size, num_classes, table=c.table_size, most=c.ngrams, folds=c.folds, dropout=c.dropout
+            vocab_size, num_classes, table_size=c.table_size, max_n=c.ngrams, folds=c.folds, dropout=c.dropout
         )
         width = c.embed + c.ngrams * num_classes
         self.dropout = nn.Dropout1d(c.dropout)  # of whole words
@@ -77,7 +77,7 @@ class NGramAttention(ConfiguredModel[NGramAttentionConfig]):
 
     def fit_training_data(self, ids: np.ndarray, starts: np.ndarray, labels: np.ndarray) -> None:
         """Count the n-grams of the training data."""
-        self.ngrams.fill(ids, starts, labels)
+        self.ngrams.fit(ids, starts, labels)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, sentences: Tensor | None = None) -> ClassifierOutput:
         """Token ids and mask (b, n) to logits (b, classes); `sentences` is not used."""

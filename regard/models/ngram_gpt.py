@@ -63,7 +63,7 @@ class NGramGPT(GPT):
             raise UserError(
                 f"cutoffs must be increasing and between 0 and the vocabulary size {vocab_size:,}, not {c.cutoffs}"
             )
-        self.ngrams = NGramEmbedding(vocab_size, c.dim, most=c.ngrams, table=c.table_size)
+        self.ngrams = NGramEmbedding(vocab_size, c.dim, max_n=c.ngrams, table_size=c.table_size)
         self.embedding_lookback = c.ngrams - 1
         self.adaptive = (
             nn.AdaptiveLogSoftmaxWithLoss(c.dim, vocab_size, c.cutoffs, div_value=2.0) if c.cutoffs else None

@@ -1,4 +1,4 @@
-"""A GPT told its last words as pairs and triples: the sum by hand, going on from a memory, writing, learning."""
+"""The n-gram GPT: its embeddings, its KV cache, generation, training and the adaptive softmax."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from regard.models import ngram_gpt
 VOCAB = 23
 
 
-def net(**more) -> ngram_gpt.NGramGPT:
+def build_model(**options) -> ngram_gpt.NGramGPT:
     torch.manual_seed(0)
-    made = ngram_gpt.NGramGPTConfig(dim=24, layers=2, heads=2, ngrams=3, table_size=600, **more).build(VOCAB)
+    model = ngram_gpt.NGramGPTConfig(dim=24, layers=2, heads=2, ngrams=3, table_size=600, **options).build(VOCAB)
     with torch.no_grad():
-        for p in made.parameters():
+        for p in model.parameters():
             p.add_(0.3 * torch.randn_like(p))
-    return made.eval()
+    return model.eval()
 
 
-def test_the_sum_over_pairs_and_triples_by_hand():
-    layer = NGramEmbedding(VOCAB, 5, most=3, table_size=VOCAB**3)  # each has a row of its own
+def test_embeddings_are_the_sum_over_pairs_and_triples():
+    layer = NGramEmbedding(VOCAB, 5, max_n=3, table_size=VOCAB**3)  # each n-gram has its own row
     with torch.no_grad():
         for table in layer.tables:
             torch.nn.init.normal_(table.weight)
@@ -41,8 +41,8 @@ def test_the_sum_over_pairs_and_triples_by_hand():
 
 
 @pytest.mark.parametrize("table", [2, 97, 10_000])
-def test_buckets_lie_in_the_table_and_are_filled_evenly(table: int):
-    layer = NGramEmbedding(50_000, 1, most=4, table_size=table)
+def test_buckets_are_in_the_table_and_filled_evenly(table: int):
+    layer = NGramEmbedding(50_000, 1, max_n=4, table_size=table)
     ids = torch.randint(0, 50_000, (64, 512), generator=torch.Generator().manual_seed(0))
     used = torch.zeros(table)
 
@@ -56,55 +56,55 @@ def test_buckets_lie_in_the_table_and_are_filled_evenly(table: int):
     assert used.max() < expected + 8 * expected**0.5 + 8
 
 
-def test_it_starts_as_the_plain_gpt():
-    made = ngram_gpt.NGramGPTConfig(dim=24, layers=2, heads=2).build(VOCAB)
+def test_it_is_initialized_as_a_plain_gpt():
+    model = ngram_gpt.NGramGPTConfig(dim=24, layers=2, heads=2).build(VOCAB)
     ids = torch.randint(6, VOCAB, (2, 9))
-    torch.testing.assert_close(made.embed_tokens(ids), made.embed(ids))
+    torch.testing.assert_close(model.embed_tokens(ids), model.embed(ids))
 
 
 @torch.inference_mode()
-def test_going_on_is_reading_at_once():
-    made, ids = net(), torch.randint(6, VOCAB, (3, 12))
-    whole = made(ids)
-    for cuts in ([12], [1] * 12, [5, 1, 1, 5], [2, 10]):
-        past, parts = None, []
-        for part in ids.split(cuts, 1):
-            logits, past = made.step(part, past)
+def test_steps_with_a_cache_equal_one_pass():
+    model, ids = build_model(), torch.randint(6, VOCAB, (3, 12))
+    whole = model(ids)
+    for lengths in ([12], [1] * 12, [5, 1, 1, 5], [2, 10]):
+        cache, parts = None, []
+        for part in ids.split(lengths, 1):
+            logits, cache = model.step(part, cache)
             parts.append(logits)
         torch.testing.assert_close(torch.cat(parts, 1), whole, atol=1e-5, rtol=1e-4)
 
 
 @torch.inference_mode()
-def test_no_word_is_seen_before_its_turn():
-    made, ids = net(), torch.randint(6, VOCAB, (1, 12))
+def test_no_token_depends_on_later_ones():
+    model, ids = build_model(), torch.randint(6, VOCAB, (1, 12))
     other = ids.clone()
     other[:, 7] = 6 + (other[:, 7] - 5) % (VOCAB - 6)
-    same = (made(ids) == made(other)).all(-1)[0]
+    same = (model(ids) == model(other)).all(-1)[0]
     assert same[:7].all()
     assert not same[7:].any()
 
 
 @torch.inference_mode()
-def test_all_ways_through_it_give_the_same_logits():
-    made = net()
-    ways = [UncachedDecoder(made), CachedDecoder(made), build_causal_decoder(made)]
-    assert isinstance(ways[2], OptimizedDecoder)
+def test_all_decoders_give_the_same_logits():
+    model = build_model()
+    decoders = [UncachedDecoder(model), CachedDecoder(model), build_causal_decoder(model)]
+    assert isinstance(decoders[2], OptimizedDecoder)
     for texts in ([[7, 8, 9, 10], [12], [13, 14]], [[9, 8, 7], [6, 7, 8]]):
         words = torch.tensor([[11, 12, 13][: len(texts)], [7, 9, 8][: len(texts)]])
-        rows, seen = torch.tensor([1, 0, 1]), []
-        for way in ways:
-            out = [way.read(texts, 8)] + [way.step(w) for w in words]
-            way.select(rows)
-            seen.append(torch.cat(out + [way.step(w[rows]) for w in words]))
-        torch.testing.assert_close(seen[1], seen[0], atol=2e-4, rtol=1e-4)
-        torch.testing.assert_close(seen[2], seen[0], atol=2e-4, rtol=1e-4)
-    alone = [generate(made, [p], max_new_tokens=6, sampling=GREEDY, stop_ids=())[0][0].ids for p in ([7, 8, 9], [12])]
-    both = generate(made, [[7, 8, 9], [12]], max_new_tokens=6, sampling=GREEDY, stop_ids=())
+        rows, logits = torch.tensor([1, 0, 1]), []
+        for decoder in decoders:
+            out = [decoder.prefill(texts, 8)] + [decoder.step(w) for w in words]
+            decoder.select(rows)
+            logits.append(torch.cat(out + [decoder.step(w[rows]) for w in words]))
+        torch.testing.assert_close(logits[1], logits[0], atol=2e-4, rtol=1e-4)
+        torch.testing.assert_close(logits[2], logits[0], atol=2e-4, rtol=1e-4)
+    alone = [generate(model, [p], max_new_tokens=6, sampling=GREEDY, stop_ids=())[0][0].ids for p in ([7, 8, 9], [12])]
+    both = generate(model, [[7, 8, 9], [12]], max_new_tokens=6, sampling=GREEDY, stop_ids=())
     assert [samples[0].ids for samples in both] == alone
 
 
-def test_triples_are_learnt_at_once(tmp_path: Path):
-    """One layer that attends to nothing but itself could not know the word before; the table does."""
+def test_triples_are_learned_by_the_table(tmp_path: Path):
+    """A layer with a window of 1 cannot know the previous token; the table does."""
     (tmp_path / "text.txt").write_text("abcadbacdb" * 400)
     settings = {
         "model": {"dim": 16, "layers": 1, "heads": 1, "ngrams": 3, "table_size": 2000, "mechanism": "local:window=1"},
@@ -120,25 +120,25 @@ def test_triples_are_learnt_at_once(tmp_path: Path):
 
 
 @torch.inference_mode()
-def test_an_adaptive_head_gives_chances_and_the_same_loss_by_the_short_way():
-    made, ids = net(cutoffs=(9, 15)), torch.randint(6, VOCAB, (2, 8))
-    logits = made(ids)
+def test_adaptive_softmax_gives_probabilities_and_the_same_loss():
+    model, ids = build_model(cutoffs=(9, 15)), torch.randint(6, VOCAB, (2, 8))
+    logits = model(ids)
     torch.testing.assert_close(logits.exp().sum(-1), torch.ones(2, 8))
     targets = torch.randint(6, VOCAB, (2, 8))
     long = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
-    torch.testing.assert_close(made(ids, targets=targets), long.view(2, 8))
-    whole = net()
+    torch.testing.assert_close(model(ids, targets=targets), long.view(2, 8))
+    whole = build_model()
     torch.testing.assert_close(
         whole(ids, targets=targets).sum(),
         torch.nn.functional.cross_entropy(whole(ids).flatten(0, 1), targets.flatten(), reduction="sum"),
     )
-    at = torch.tensor([3, 9])
-    torch.testing.assert_close(made(ids, logits_at=at), logits.flatten(0, 1)[at])
-    way = build_causal_decoder(made)
-    torch.testing.assert_close(way.read(ids.tolist(), 2), logits[:, -1], atol=1e-5, rtol=1e-5)
+    logits_at = torch.tensor([3, 9])
+    torch.testing.assert_close(model(ids, logits_at=logits_at), logits.flatten(0, 1)[logits_at])
+    decoder = build_causal_decoder(model)
+    torch.testing.assert_close(decoder.prefill(ids.tolist(), 2), logits[:, -1], atol=1e-5, rtol=1e-5)
 
 
-def test_an_adaptive_head_is_trained_and_measured(tmp_path: Path):
+def test_adaptive_softmax_is_trained_and_evaluated(tmp_path: Path):
     (tmp_path / "text.txt").write_text("one two three four five six\n" * 300)
     settings = {
         "model": {"dim": 16, "layers": 1, "heads": 1, "ngrams": 2, "cutoffs": [8, 10]},
@@ -152,15 +152,15 @@ def test_an_adaptive_head_is_trained_and_measured(tmp_path: Path):
     assert run.metrics["word_perplexity"] < 1.3
     again = regard.load(run.folder)
     assert again.evaluate(tmp_path / "text.txt")["word_perplexity"] < 1.3
-    assert again.generate("one two", tokens=3, temperature=0.0)[0].text.split()[:3] == ["three", "four", "five"]
+    assert again.generate("one two", max_new_tokens=3, temperature=0.0)[0].text.split()[:3] == ["three", "four", "five"]
 
 
-def test_what_cannot_be_meant():
-    with pytest.raises(UserError, match="must rise"):
+def test_invalid_options_are_errors():
+    with pytest.raises(UserError, match="must be increasing"):
         ngram_gpt.NGramGPTConfig(cutoffs=(15, 9)).build(VOCAB)
-    with pytest.raises(UserError, match="vocabulary of 23"):
+    with pytest.raises(UserError, match="vocabulary size 23"):
         ngram_gpt.NGramGPTConfig(cutoffs=(9, 99)).build(VOCAB)
-    with pytest.raises(UserError, match="ngrams=1"):
+    with pytest.raises(UserError, match="ngrams"):
         ngram_gpt.NGramGPTConfig(ngrams=1).build(VOCAB)
     with pytest.raises(UserError, match="table"):
         ngram_gpt.NGramGPTConfig(table_size=0).build(VOCAB)

@@ -44,7 +44,10 @@ def shake(model: nn.Module) -> nn.Module:
         (lambda: bert.BERT(bert.BASE_VOCAB_SIZE, bert.BASE), 110_106_428),  # BertForPreTraining of bert-base-uncased
         (lambda: gpt.GPT(gpt.GPT2_VOCAB_SIZE, gpt.GPT2), 124_439_808),  # gpt2
         (lambda: t5.T5(32_128), 60_506_624),  # t5-small
-        (lambda: transformer.Transformer(transformer.BASE_VOCAB_SIZE, transformer.BASE), 63_082_496 + 37_000),  # the paper's base, and the bias
+        (
+            lambda: transformer.Transformer(transformer.BASE_VOCAB_SIZE, transformer.BASE),
+            63_082_496 + 37_000,
+        ),  # the paper's base, and the bias
     ],
 )
 def test_the_papers_sizes(build, parameters):
@@ -53,7 +56,10 @@ def test_the_papers_sizes(build, parameters):
 
 
 STARTS = [
-    (lambda: bert.BERT(V, dim=96, hidden=192, layers=2, heads=2), {"embed": 0.02, "layers.1.ffn.down": 0.02, "pooler": 0.02}),
+    (
+        lambda: bert.BERT(V, dim=96, hidden=192, layers=2, heads=2),
+        {"embed": 0.02, "layers.1.ffn.down": 0.02, "pooler": 0.02},
+    ),
     (
         lambda: gpt.GPT(V, dim=96, layers=8, heads=2),  # parts that are added start smaller by sqrt(2 · 8)
         {"embed": 0.02, "layers.3.ffn.up": 0.02, "layers.3.ffn.down": 0.005, "layers.3.attention.out": 0.005},
@@ -207,9 +213,14 @@ def test_every_parameter_gets_a_gradient():
             transformer.Transformer(V, dim=12, hidden=20, layers=2, decoder_layers=1, heads=2),
             lambda m: m(ids, target).square().sum(),
         ),
-        "marian": (marian.Marian(V, dim=12, hidden=20, layers=2, decoder_layers=1, heads=2), lambda m: m(ids, target).square().sum()),
+        "marian": (
+            marian.Marian(V, dim=12, hidden=20, layers=2, decoder_layers=1, heads=2),
+            lambda m: m(ids, target).square().sum(),
+        ),
         "t5": (
-            t5.T5(V, dim=12, hidden=20, layers=2, decoder_layers=1, heads=2, key_width=5, gated_ffn=True, tied_head=False),
+            t5.T5(
+                V, dim=12, hidden=20, layers=2, decoder_layers=1, heads=2, key_width=5, gated_ffn=True, tied_head=False
+            ),
             lambda m: m(ids, target).square().sum(),
         ),
     }
@@ -237,12 +248,15 @@ def test_every_place_of_attention_has_a_name():
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: gpt.GPT(V, dim=12, layers=1, heads=5), "5 heads do not divide the width 12"),
+        (lambda: gpt.GPT(V, dim=12, layers=1, heads=5), "heads=5 does not divide dim=12"),
         (lambda: gpt.GPT(V, dim=12, layers=1, heads=2, activation="gleu"), "did you mean 'gelu'"),
         (lambda: gpt.GPT(V, dim=12, layers=1, heads=2, mechanism="dott"), "did you mean 'dot'"),
-        (lambda: gpt.GPT(V, dim=12, layers=1, heads=2, mechanism="relative", positions="rotary"), "cannot use 'rotary'"),
+        (
+            lambda: gpt.GPT(V, dim=12, layers=1, heads=2, mechanism="relative", positions="rotary"),
+            "does not support 'rotary'",
+        ),
         (lambda: transformer.Transformer(V, norm="past"), "did you mean 'post'"),
-        (lambda: gpt.GPT(V, dim=12, layers=1, heads=2, positions="learned:length=4")(words(N)), "places 0 to 3"),
+        (lambda: gpt.GPT(V, dim=12, layers=1, heads=2, positions="learned:length=4")(words(N)), "out of range 0 to 3"),
     ],
 )
 def test_what_is_wrong_is_said(build, message):

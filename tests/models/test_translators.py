@@ -106,7 +106,7 @@ def test_some_places_only():
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"mechanism": "synthesizer-random"}, "cannot regard another sequence"),
+        ({"mechanism": "synthesizer-random"}, "does not support cross-attention"),
         ({"cell": "rnn"}, "unknown cell"),
         ({"hidden": 0}, "hidden"),
     ],

@@ -1,4 +1,4 @@
-"""`regard cost` as a command: names, JSON, pages, and errors that say what to do."""
+"""The command `regard cost`: names, JSON, pages and error messages."""
 
 from __future__ import annotations
 
@@ -8,76 +8,78 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from regard.cli import app
+from regard.cli import build_app
 from regard.errors import UserError
-from regard.theory.cost.classifier_formulas import NAMERS
+from regard.models.han import HAN
 
-RECIPES = Path(__file__).parent.parent.parent / "recipes"
+RECIPES = Path(__file__).parents[3] / "recipes"
 
 
-def call(*words: str):
-    return CliRunner().invoke(app, ["cost", *words])
+def run_cost(*arguments: str):
+    return CliRunner().invoke(build_app(), ["cost", *arguments])
 
 
 @pytest.mark.parametrize("what", ["dot", "lstm", "gpt", "classify/transformer", "bilstm", "han"])
-def test_json_holds_formula_and_count(what):
-    said = call(what, "--n", "40", "--d", "32", "--vocab", "60", "--json")
-    assert said.exit_code == 0, said.exception
-    found = json.loads(said.stdout)
-    assert found["sizes"] == {"n": 40, "m": 40}
-    assert found["counted"]["forward"] > 0
-    assert found["crossings"] == {"d": 32, "gru": 32, "lstm": 64, "rnn": None}
-    if found["formula"] is not None:
-        assert found["agrees"] == {"params": True, "forward": True, "backward": True}
+def test_json_has_formula_and_count(what):
+    result = run_cost(what, "--n", "40", "--dim", "32", "--vocab-size", "60", "--json")
+    assert result.exit_code == 0, result.exception
+    card = json.loads(result.stdout)
+    assert card["sizes"] == {"n": 40, "m": 40}
+    assert card["counted"]["forward"] > 0
+    assert card["crossings"] == {"d": 32, "gru": 32, "lstm": 64, "rnn": None}
+    if card["formula"] is not None:
+        assert card["agrees"] == {"params": True, "forward": True, "backward": True}
 
 
-def test_table_says_what_was_not_compared(monkeypatch):
-    assert "not compared" not in call("han", "--n", "40", "--vocab", "60").stdout
-    monkeypatch.delitem(NAMERS, "HAN")
-    said = call("han", "--n", "40", "--vocab", "60")
-    assert "not compared" in said.stdout
-    assert "agree" in call("dot").stdout
+def test_table_shows_what_was_not_compared(monkeypatch):
+    assert "not compared" not in run_cost("han", "--n", "40", "--vocab-size", "60").stdout
+    monkeypatch.delattr(HAN, "cost_parts")
+    result = run_cost("han", "--n", "40", "--vocab-size", "60")
+    assert "not compared" in result.stdout
+    assert "agree" in run_cost("dot").stdout
 
 
 def test_page(tmp_path):
-    said = call("dot", "--out", str(tmp_path / "cost.html"))
-    assert said.exit_code == 0
+    result = run_cost("dot", "--out", str(tmp_path / "cost.html"))
+    assert result.exit_code == 0
     assert (tmp_path / "cost.html").read_text().startswith("<!doctype html>")
 
 
-def test_prediction_is_said():
-    said = call("dot", "--n", "16", "--d", "16", "--predict", "1000", "--batch", "2", "--json")
-    assert json.loads(said.stdout)["predicted"]["seconds_epoch"] > 0
+def test_time_is_predicted():
+    result = run_cost("dot", "--n", "16", "--dim", "16", "--predict", "1000", "--batch", "2", "--json")
+    assert json.loads(result.stdout)["predicted"]["seconds_epoch"] > 0
 
 
 @pytest.mark.parametrize("what", ["transformer-base", str(RECIPES / "transformer-base.yaml")])
-def test_the_base_model_of_the_paper_is_itemised(what):
-    found = json.loads(call(what, "--n", "2", "--json").stdout)
-    items = {item["name"]: item["params"] for item in found["items"]}
-    assert items["embeddings (tied with the head)"] == 37_000 * 512
-    assert found["agrees"] == {"params": True, "forward": True, "backward": True}
-    assert round((found["counted"]["params"] - 37_000) / 1e6, 1) == 63.1  # the paper's head has no bias
+def test_parts_of_the_base_model_of_the_paper(what):
+    card = json.loads(run_cost(what, "--n", "2", "--json").stdout)
+    params = {part["name"]: part["params"] for part in card["parts"]}
+    assert params["embeddings (tied with the head)"] == 37_000 * 512
+    assert card["agrees"] == {"params": True, "forward": True, "backward": True}
+    assert round((card["counted"]["params"] - 37_000) / 1e6, 1) == 63.1  # the paper's head has no bias
 
 
-def test_a_recipe_has_its_sizes():
-    small = json.loads(call(str(RECIPES / "shakespeare-quick.yaml"), "--n", "4", "--vocab", "70", "--json").stdout)
+def test_a_recipe_sets_the_sizes():
+    small = json.loads(
+        run_cost(str(RECIPES / "shakespeare-quick.yaml"), "--n", "4", "--vocab-size", "70", "--json").stdout
+    )
     assert small["counted"]["params"] > 0
     assert small["agrees"]["params"]
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("arguments", "message"),
     [
         (["gtp"], "gpt"),
         (["transformer-bas"], "transformer-base"),
-        ([str(RECIPES / "mr.yaml"), "--d", "8"], "is a recipe, whose sizes are known"),
+        ([str(RECIPES / "mr.yaml"), "--dim", "8"], "is a recipe, whose sizes are known"),
         ([str(RECIPES / "compare-heads.yaml")], "cost its models by name"),
         ([str(RECIPES / "none.yaml")], "none.yaml"),
         (["gpt", "--positions", "rotar"], "rotary"),
         (["bilstm", "--heads", "2"], "heads"),
     ],
 )
-def test_mistakes_are_told(words, told):
-    problem = call(*words).exception
-    assert isinstance(problem, UserError)
-    assert told in str(problem)
+def test_errors(arguments, message):
+    error = run_cost(*arguments).exception
+    assert isinstance(error, UserError)
+    assert message in str(error)

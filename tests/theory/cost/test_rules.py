@@ -127,7 +127,10 @@ def test_bags_are_added_side_by_side():
     table, ids, starts = torch.randn(9, 4, requires_grad=True), torch.tensor([1, 2, 2, 5, 7]), torch.tensor([0, 1])
     with Trace() as trace:
         out = nn.functional.embedding_bag(ids, table, starts, mode="sum")
-    assert (trace.span, trace.other_ops) == (tree_depth(4), 5 * 4)  # bags of one and of four rows, each four numbers wide
+    assert (trace.span, trace.other_ops) == (
+        tree_depth(4),
+        5 * 4,
+    )  # bags of 1 and 4 rows, 4 wide
     with Trace() as trace:
         out.backward(torch.ones_like(out))
     assert not trace.unknown_ops

@@ -14,7 +14,10 @@ from regard.tasks.recall.extractive_qa import collate, predict_ends, predict_spa
 PATTERN = ("Where was", "born?")
 TEXTS = ["Ada was born in London .", "He is a painter born in Beirut, Lebanon , and lives in Rome ."]
 WORDS = tokenizer.train_tokenizer(TEXTS, "words", 60)
-PAGES = [build_passage(PATTERN, name, text, WORDS, "Beirut") for name, text in zip(["Ada", "Nabil Kanso"], TEXTS, strict=True)]
+PAGES = [
+    build_passage(PATTERN, name, text, WORDS, "Beirut")
+    for name, text in zip(["Ada", "Nabil Kanso"], TEXTS, strict=True)
+]
 
 
 def model() -> span_reader.SpanReader:

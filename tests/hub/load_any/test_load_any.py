@@ -18,14 +18,13 @@ from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from regard.errors import UserError
 from regard.hub import imported_folder, save_folder
-from regard.hub.load_any import parse_interventions, load_any
-from regard.hub.sentencepiece import load_unigram, read_fields
+from regard.hub.load_any import load_any, parse_interventions
+from regard.hub.sentencepiece import load_unigram
 from regard.models.bert import BERT
-from regard.models.bert import BERTConfig as BertConfig
 from regard.models.gpt import GPT
 from regard.models.gpt import GPTConfig as GPTConfig
-from regard.models.marian import MarianConfig as MarianConfig
 from regard.models.marian import Marian
+from regard.models.marian import MarianConfig as MarianConfig
 from regard.models.t5 import T5
 from regard.models.t5 import T5Config as T5Config
 
@@ -122,9 +121,7 @@ def marian(tmp_path) -> Path:
 @pytest.fixture
 def t5(tmp_path) -> Path:
     torch.manual_seed(0)
-    folder = save_folder(
-        shaken(T5(64, dim=16, hidden=24, layers=2, heads=4, key_width=4), 0.1), tmp_path / "t5"
-    )
+    folder = save_folder(shaken(T5(64, dim=16, hidden=24, layers=2, heads=4, key_width=4), 0.1), tmp_path / "t5")
     core = tk.Tokenizer(models.Unigram([(t, s) for t, s, _ in pieces()], unk_id=0))
     core.pre_tokenizer, core.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
     core.add_special_tokens(["</s>"])
@@ -222,9 +219,9 @@ def test_sentencepiece_is_read(tmp_path):
     core = load_unigram(tmp_path / "source.spm")
     assert core.encode("the quick  fox jumping").tokens == ["▁the", "▁quick", "▁fox", "▁", *"jump", "ing"]
     assert core.decode(core.encode(TEXT).ids) == TEXT
-    assert [number for number, _ in fields(b"\x08\x96\x01\x12\x02hi")] == [1, 2]
+    assert [number for number, _ in read_fields(b"\x08\x96\x01\x12\x02hi")] == [1, 2]
     spm(tmp_path / "bpe.spm", kind=2)
-    with pytest.raises(UserError, match="another kind than unigram"):
+    with pytest.raises(UserError, match="not a unigram SentencePiece model"):
         load_unigram(tmp_path / "bpe.spm")
     (tmp_path / "no.spm").write_bytes(b"\x0a\xff\x01abc")
     with pytest.raises(UserError, match="not a SentencePiece model"):

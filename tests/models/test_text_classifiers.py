@@ -1,5 +1,4 @@
-"""The models that name the class of a document: the contract, their equations, what they learn in seconds, and that
-one can look at each that attends."""
+"""Text classifiers: the contract, their equations, training for seconds, and attention maps."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ NETS = {
     "bilstm, last": bilstm.BiLSTMConfig(13, 7, 2, pool="last"),
     "bilstm, attention": bilstm.BiLSTMConfig(13, 7, pool="attention"),
     "cnn": strided_cnn.StridedCNNConfig(13, layers=3),
-    "cnn, narrow": strided_cnn.StridedCNNConfig(13, layers=2, width=2),
+    "cnn, narrow": strided_cnn.StridedCNNConfig(13, layers=2, kernel_size=2),
     "kim-cnn": kim_cnn.KimCNNConfig(13, 7),
     "gated-cnn": gated_cnn.GatedCNNConfig(13, layers=3),
     "context-han": context_han.ContextHANConfig(13, 7, 11),
@@ -55,12 +54,12 @@ def batch(*lengths: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("name", NETS)
-def test_keeps_the_contract(name: str):
+def test_classifiers_keep_the_contract(name: str):
     check_model(NETS[name].build(VOCAB, CLASSES), *batch(19, 13, 7))
 
 
 @pytest.mark.parametrize("name", NETS)
-def test_a_document_of_one_word_alone_and_among_others(name: str):
+def test_a_document_of_one_word_does_not_depend_on_the_batch(name: str):
     model = NETS[name].build(VOCAB, CLASSES).eval()
     ids, mask, sentences = batch(1, 17)
     together = model(ids, mask, sentences).logits
@@ -75,7 +74,7 @@ def test_a_batch_without_a_word_is_finite(name: str):
 
 
 @pytest.mark.parametrize("config", [han.HANConfig(13, 7, 11), context_han.ContextHANConfig(13, 7, 11)])
-def test_empty_sentences_are_passed_over(config):
+def test_gaps_in_sentence_numbers_do_not_matter(config):
     """Sentences numbered 0, 3, 4 are those numbered 0, 1, 2."""
     model = config.build(VOCAB, CLASSES).eval()
     ids, mask, sentences = batch(13, 11)
@@ -86,21 +85,21 @@ def test_empty_sentences_are_passed_over(config):
 # the equations
 
 
-def test_a_layer_of_the_language_cnn_is_its_equation():
-    layer = strided_cnn.Halve(3, 3)
+def test_a_strided_convolution_follows_its_equation():
+    layer = strided_cnn.StridedConv(3, 3)
     with torch.no_grad():
         layer.bias.normal_()
     x = torch.randn(2, 7, 3)
-    wanted = torch.zeros(2, 4, 3)
+    expected = torch.zeros(2, 4, 3)
     for t in range(4):
         for dt in range(3):
             if 2 * t + dt < 7:
-                wanted[:, t] += x[:, 2 * t + dt] @ layer.weight[dt]
-    torch.testing.assert_close(layer(x), torch.relu(wanted - layer.bias))
+                expected[:, t] += x[:, 2 * t + dt] @ layer.weight[dt]
+    torch.testing.assert_close(layer(x), torch.relu(expected - layer.bias))
 
 
-def test_a_long_document_ends_as_one_place_of_the_language_cnn():
-    """With more layers than a document can be halved it is read by all of them, whatever stands beside it."""
+def test_documents_shorter_than_the_strided_cnn():
+    """With more layers than a document can be halved, the result does not depend on the batch."""
     model = strided_cnn.StridedCNNConfig(5, layers=6).build(VOCAB, CLASSES).eval()
     ids, mask, sentences = batch(3, 40)
     torch.testing.assert_close(
@@ -108,7 +107,7 @@ def test_a_long_document_ends_as_one_place_of_the_language_cnn():
     )
 
 
-def test_kim_cnn_takes_the_greatest_over_all_windows_that_hold_a_word():
+def test_kim_cnn_takes_the_maximum_over_windows_with_a_word():
     model = kim_cnn.KimCNNConfig(5, filters=4, kernel_sizes="3", dropout=0.0).build(VOCAB, CLASSES)
     ids, mask, _ = batch(2, 6)
     x = F.pad(model.embedding(ids[:1, :2]), (0, 0, 2, 2))[0]  # two words, two zeros on either side
@@ -119,48 +118,50 @@ def test_kim_cnn_takes_the_greatest_over_all_windows_that_hold_a_word():
     torch.testing.assert_close(model(ids, mask).logits[0], model.head(c.amax(0)))
 
 
-@pytest.mark.parametrize("widths", ["", "3,x", "0"])
-def test_kim_cnn_says_what_widths_are(widths: str):
+@pytest.mark.parametrize("kernel_sizes", ["", "3,x", "0"])
+def test_invalid_kernel_sizes_are_errors(kernel_sizes: str):
     with pytest.raises(UserError, match="such as 3,4,5"):
-        kim_cnn.KimCNNConfig(kernel_sizes=widths).build(VOCAB, CLASSES)
+        kim_cnn.KimCNNConfig(kernel_sizes=kernel_sizes).build(VOCAB, CLASSES)
 
 
-def test_the_last_states_are_those_after_the_last_word_of_each_direction():
+def test_last_states_of_both_directions():
     model = bilstm.BiLSTMConfig(13, 7, pool="last", dropout=0.0).build(VOCAB, CLASSES)
     ids, mask, _ = batch(4, 9)
     x = model.embedding(ids[:1, :4])
-    _, (onward, _) = model.rnn.onward(x)
-    _, (back, _) = model.rnn.back(x.flip(1))
-    torch.testing.assert_close(model(ids, mask).logits[:1], model.head(torch.cat((onward[0], back[0]), -1)))
+    _, (forward_state, _) = model.rnn.forward_rnn(x)
+    _, (backward_state, _) = model.rnn.backward_rnn(x.flip(1))
+    torch.testing.assert_close(
+        model(ids, mask).logits[:1], model.head(torch.cat((forward_state[0], backward_state[0]), -1))
+    )
 
 
-def test_an_unknown_pooling_is_told():
+def test_an_unknown_pooling_is_an_error():
     with pytest.raises(UserError, match="did you mean 'attention'"):
         bilstm.BiLSTMConfig(pool="atention").build(VOCAB, CLASSES)
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "message"),
     [
-        (strided_cnn.StridedCNNConfig(dim=0), "convolution: dim must be at least 1, and was given 0"),
-        (context_han.ContextHANConfig(embed=-1), "context-han: embed must be at least 1, and was given -1"),
-        (context_han.ContextHANConfig(hidden=0), "context-han: hidden must be at least 1, and was given 0"),
-        (context_han.ContextHANConfig(attention=0), "context-han: attention must be at least 1, and was given 0"),
+        (strided_cnn.StridedCNNConfig(dim=0), "cnn: dim must be at least 1, not 0"),
+        (context_han.ContextHANConfig(embed=-1), "context-han: embed must be at least 1, not -1"),
+        (context_han.ContextHANConfig(hidden=0), "context-han: hidden must be at least 1, not 0"),
+        (context_han.ContextHANConfig(attention=0), "context-han: attention must be at least 1, not 0"),
     ],
 )
-def test_a_size_below_one_is_told(config, said: str):
-    with pytest.raises(UserError, match=said):
+def test_a_size_below_one_is_an_error_of_the_model(config, message: str):
+    with pytest.raises(UserError, match=message):
         config.build(VOCAB, CLASSES)
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("smoothing", [0.0, -1.0, float("nan"), float("inf")])
-def test_nb_svm_says_what_smoothing_is(smoothing: float):
-    with pytest.raises(UserError, match=f"smoothing must be a number above 0, and was given {smoothing}"):
+def test_invalid_smoothing_of_nb_svm_is_an_error(smoothing: float):
+    with pytest.raises(UserError, match=f"smoothing must be more than 0, not {smoothing}"):
         nb_svm.NBSVMConfig(smoothing=smoothing).fit(["good tea", "bad tea"], np.array([0, 1]), 2, 0)
 
 
-def test_the_penalty_is_that_of_the_weights_that_are_read():
+def test_the_penalty_is_computed_from_the_attention_weights():
     model, (ids, mask, _) = NETS["self-attentive"].build(VOCAB, CLASSES).eval(), batch(11, 4)
     with record(model) as seen:
         total, weight = model(ids, mask).terms["penalty"]
@@ -172,8 +173,8 @@ def test_the_penalty_is_that_of_the_weights_that_are_read():
     assert NETS["self-attentive, no penalty"].build(VOCAB, CLASSES)(ids, mask).terms == {}
 
 
-def test_context_han_reads_as_its_equations_say():
-    """Three sentences of two, one and three words, step by step with loops."""
+def test_context_han_follows_its_equations():
+    """Three sentences of two, one and three words, computed with loops."""
     model = context_han.ContextHANConfig(13, 7, 11, dropout=0.0).build(VOCAB, CLASSES)
     ids = torch.randint(6, VOCAB, (1, 6))
     sentences = torch.tensor([[0, 0, 1, 2, 2, 2]])
@@ -181,7 +182,7 @@ def test_context_han_reads_as_its_equations_say():
         model.word_rnn(model.embedding(ids[:, sentences[0] == i]), (sentences == i).sum(1))[0] for i in range(3)
     ]  # (words, 14) of each
 
-    def read(pool: context_han.ContextPool, order: list[int]) -> dict[int, Tensor]:
+    def pool_in_order(pool: context_han.ContextPooling, order: list[int]) -> dict[int, Tensor]:
         done: dict[int, Tensor] = {}
         for i in order:
             c = torch.stack(list(done.values())).mean(0) if done else torch.zeros(14)
@@ -191,14 +192,14 @@ def test_context_han_reads_as_its_equations_say():
             done[i] = scores.softmax(0) @ h[i]
         return done
 
-    onward, back = read(model.forward_pool, [0, 1, 2]), read(model.backward_pool, [2, 1, 0])
+    onward, back = pool_in_order(model.forward_pool, [0, 1, 2]), pool_in_order(model.backward_pool, [2, 1, 0])
     s = torch.stack([torch.cat((onward[i], back[i])) for i in range(3)])[None]
     v = model.sentence_pool(model.sentence_rnn(s, torch.tensor([3])))[0][:, 0]
     wanted = model.head(v)
     torch.testing.assert_close(model(ids, torch.ones(1, 6, dtype=torch.bool), sentences).logits, wanted)
 
 
-def test_only_context_han_reads_a_sentence_in_the_light_of_the_others():
+def test_only_context_han_attends_depending_on_other_sentences():
     ids, mask, sentences = batch(10, 10)
     other = ids.clone()
     other[:, :5] = ids[:, :5].flip(0)  # another first sentence; the second is the same
@@ -221,10 +222,10 @@ def test_only_context_han_reads_a_sentence_in_the_light_of_the_others():
     torch.testing.assert_close(back[0][1], back[1][1])  # the last sentence has nothing after it
 
 
-# looking
+# attention maps
 
 
-def seen_by(model: torch.nn.Module, n: int = 13) -> list[AttentionMap]:
+def record_maps(model: torch.nn.Module, n: int = 13) -> list[AttentionMap]:
     ids, mask, sentences = batch(n, n + 4)
     with record(model.eval()) as recording:
         model(ids, mask, sentences)
@@ -232,28 +233,31 @@ def seen_by(model: torch.nn.Module, n: int = 13) -> list[AttentionMap]:
 
 
 @pytest.mark.parametrize("name", ATTENTIVE)
-def test_explain_gives_each_word_a_weight(name: str):
-    found = token_attribution(seen_by(NETS[name].build(VOCAB, CLASSES)))
-    assert found is not None
-    assert found.tokens.shape == (13,)
-    torch.testing.assert_close(found.tokens.sum(), torch.tensor(1.0))
+def test_attribution_gives_each_token_a_weight(name: str):
+    attribution = token_attribution(record_maps(NETS[name].build(VOCAB, CLASSES)))
+    assert attribution is not None
+    assert attribution.token_weights.shape == (13,)
+    torch.testing.assert_close(attribution.token_weights.sum(), torch.tensor(1.0))
 
 
-def test_explain_takes_the_mean_of_hops_and_of_both_readings():
-    (hops,) = seen_by(NETS["self-attentive"].build(VOCAB, CLASSES))
-    found = token_attribution([hops])
-    assert found is not None
-    torch.testing.assert_close(found.tokens, hops.weights[0].mean(0))
-    onward, back, sentences = seen_by(NETS["context-han"].build(VOCAB, CLASSES))
-    found = token_attribution([onward, back, sentences])
-    assert found is not None
-    assert found.sentences is not None
+def test_attribution_is_the_mean_of_hops_and_of_both_directions():
+    (hops,) = record_maps(NETS["self-attentive"].build(VOCAB, CLASSES))
+    attribution = token_attribution([hops])
+    assert attribution is not None
+    torch.testing.assert_close(attribution.token_weights, hops.weights[0].mean(0))
+    onward, back, sentences = record_maps(NETS["context-han"].build(VOCAB, CLASSES))
+    attribution = token_attribution([onward, back, sentences])
+    assert attribution is not None
+    assert attribution.sentence_weights is not None
     torch.testing.assert_close(
-        found.tokens, sentences.weights[0, 0] @ (onward.weights[0] + back.weights[0]) / 2, rtol=0, atol=1e-6
+        attribution.token_weights,
+        sentences.weights[0, 0] @ (onward.weights[0] + back.weights[0]) / 2,
+        rtol=0,
+        atol=1e-6,
     )
 
 
-# learning
+# training
 
 
 _TALK = "we went there on a day in spring and sat by the window with some tea for an hour"
@@ -308,18 +312,20 @@ def test_learns_in_seconds(run: Run):
     assert run.evaluate(unseen)["accuracy"] > 0.95
 
 
-def test_loads_as_it_was_saved(run: Run):
+def test_a_loaded_run_gives_the_same_probabilities(run: Run):
     assert run.folder is not None
     texts = [*table(20, 2).texts, "Superb.", "an hour"]
     np.testing.assert_array_equal(Run.load(run.folder).probabilities(texts), run.probabilities(texts))
 
 
-def test_one_can_look_where_there_is_attention(run: Run):
+def test_runs_with_attention_can_be_inspected(run: Run):
     text = "We sat by the window. The tea was superb. It was spring."
     name = run.settings.model_name
     if not isinstance(run.model, torch.nn.Module) or not find_attention_layers(run.model):
         assert name in ("cnn", "kim-cnn", "nb-svm")
-        with pytest.raises(UserError, match=f"'{name}' has no attention"):
+        with pytest.raises(
+            UserError, match="which has no layers" if name == "nb-svm" else f"'{name}' has no attention"
+        ):
             run.look(text)
         return
     data = run.look(text).data
@@ -365,7 +371,7 @@ def test_hops_overlap_less_with_the_penalty():
 # NB-SVM
 
 
-def test_nb_svm_weighs_by_the_log_count_ratio():
+def test_nb_svm_weights_follow_the_log_count_ratio():
     """By hand: good, film and bad have p = (3, 2, 1) and q = (1, 2, 3), so that r = (log 3, 0, -log 3): a word of both
     classes alike is silent, however it is fitted."""
     texts, labels = ["good film", "good good", "bad film", "bad"], np.array([1, 1, 0, 0])
@@ -377,18 +383,18 @@ def test_nb_svm_weighs_by_the_log_count_ratio():
     np.testing.assert_allclose(model.probabilities(["good film", "bad film"]).argmax(1), [1, 0])
 
 
-def test_nb_svm_names_one_of_several_classes(tmp_path: Path):
+def test_nb_svm_with_several_classes(tmp_path: Path):
     texts = [f"{word} {filler}" for filler in FILLERS for word in ("red", "green", "blue")]
     labels = np.array([0, 1, 3] * len(FILLERS))  # class 2 has no example
     config = nb_svm.NBSVMConfig()
     model = config.fit(texts, labels, 4, 0)
-    chances = model.probabilities(["green tea", "blue day", "red", "nothing known?"])
-    assert chances[:3].argmax(1).tolist() == [1, 3, 0]
-    np.testing.assert_allclose(chances.sum(1), 1, rtol=1e-6)
-    assert (chances[:, 2] < 1e-6).all()
+    probabilities = model.probabilities(["green tea", "blue day", "red", "nothing known?"])
+    assert probabilities[:3].argmax(1).tolist() == [1, 3, 0]
+    np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-6)
+    assert (probabilities[:, 2] < 1e-6).all()
     for name, content in model.files().items():
         (tmp_path / name).write_bytes(content)
     np.testing.assert_array_equal(config.load(tmp_path).probabilities(texts), model.probabilities(texts))
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(UserError, match="does not hold a whole"):
+    with pytest.raises(UserError, match="does not hold a complete"):
         config.load(tmp_path)

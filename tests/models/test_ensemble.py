@@ -1,4 +1,4 @@
-"""Several models that vote: what they say, what is trained, what is seen of them."""
+"""Ensembles: their predictions, their loss, and their attention."""
 
 from __future__ import annotations
 
@@ -27,65 +27,65 @@ def batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return torch.randint(6, VOCAB, mask.shape) * mask, mask, (torch.arange(11) // 5).expand(2, -1)
 
 
-def committee(members: int = 3) -> Ensemble:
+def build_ensemble(size: int = 3) -> Ensemble:
     torch.manual_seed(0)
-    return Ensemble([han.HANConfig(13, 7, 11).build(VOCAB, CLASSES) for _ in range(members)]).eval()
+    return Ensemble([han.HANConfig(13, 7, 11).build(VOCAB, CLASSES) for _ in range(size)]).eval()
 
 
-def test_keeps_the_contract():
-    check_model(committee(2), *batch())
+def test_an_ensemble_keeps_the_contract():
+    check_model(build_ensemble(2), *batch())
 
 
-def test_says_what_the_members_say_in_the_geometric_mean():
-    model = committee()
-    said = [F.softmax(member(*batch()).logits, -1) for member in model.members]
-    product = (said[0] * said[1] * said[2]) ** (1 / 3)
+def test_probabilities_are_the_geometric_mean_of_the_members():
+    model = build_ensemble()
+    probabilities = [F.softmax(member(*batch()).logits, -1) for member in model.members]
+    product = (probabilities[0] * probabilities[1] * probabilities[2]) ** (1 / 3)
     torch.testing.assert_close(F.softmax(model(*batch()).logits, -1), product / product.sum(-1, keepdim=True))
 
 
 def test_each_member_is_trained_on_its_own_loss():
-    model, labels = committee(), torch.tensor([2, 0])
-    task = Classify.__new__(Classify)
-    task.weights, task.smoothing = None, 0.0
+    model, labels = build_ensemble(), torch.tensor([2, 0])
+    objective = ClassifyObjective.__new__(ClassifyObjective)
+    objective.class_weights, objective.label_smoothing = None, 0.0
     ids, mask, sentences = batch()
-    task.loss(model, DocumentBatch(ids, mask, sentences, labels, 18, 2.0))["classes"].sum.backward()
+    objective.loss(model, DocumentBatch(ids, mask, sentences, labels, 18, 2.0))["classes"].sum.backward()
     for member in model.members:
-        got = member.get_parameter("head.weight").grad
-        alone = torch.autograd.grad(
+        gradient = member.get_parameter("head.weight").grad
+        expected = torch.autograd.grad(
             F.cross_entropy(member(*batch()).logits, labels, reduction="sum"), member.get_parameter("head.weight")
         )[0]
-        torch.testing.assert_close(got, alone / 3)
+        torch.testing.assert_close(gradient, expected / 3)
 
 
-def test_penalties_are_the_mean_of_the_members():
+def test_the_penalty_is_the_mean_of_the_members():
     torch.manual_seed(0)
     config = self_attentive.SelfAttentiveConfig(13, 7, 11, hops=3, penalty=0.5, features=5)
     model = Ensemble([config.build(VOCAB, CLASSES) for _ in range(2)]).eval()
     (total, weight) = model(*batch()).terms["penalty"]
-    each = [member(*batch()).terms["penalty"] for member in model.members]
-    torch.testing.assert_close(total, (each[0][0] + each[1][0]) / 2)
-    assert weight == each[0][1]
+    penalties = [member(*batch()).terms["penalty"] for member in model.members]
+    torch.testing.assert_close(total, (penalties[0][0] + penalties[1][0]) / 2)
+    assert weight == penalties[0][1]
 
 
-def test_the_picture_is_of_all_members():
-    model = committee()
+def test_attribution_is_the_mean_of_all_members():
+    model = build_ensemble()
     sizes = {"tokens": 11, "sentences": 3, "document": 1}
     with record(model) as recording:
         model(*batch())
-    found = token_attribution(attention_maps(recording, 0, sizes))
-    assert found is not None
-    alone = []
+    attribution = token_attribution(attention_maps(recording, 0, sizes))
+    assert attribution is not None
+    member_weights = []
     for member in model.members:
         with record(member) as recording:
             member(*batch())
-        one = token_attribution(attention_maps(recording, 0, sizes))
-        assert one is not None
-        alone.append(one.tokens)
-    torch.testing.assert_close(found.tokens, torch.stack(alone).mean(0))
-    assert "3 members" in found.how
+        member_attribution = token_attribution(attention_maps(recording, 0, sizes))
+        assert member_attribution is not None
+        member_weights.append(member_attribution.token_weights)
+    torch.testing.assert_close(attribution.token_weights, torch.stack(member_weights).mean(0))
+    assert "3 members" in attribution.description
 
 
-def test_from_the_file_to_the_picture(tmp_path: Path):
+def test_an_ensemble_is_trained_loaded_and_inspected(tmp_path: Path):
     texts = [f"a {word} day number {i}" for i in range(40) for word in ("lovely", "dreadful")]
     table = Table(texts, ["good", "bad"] * 40, [], "f", 80)
     settings = {
@@ -100,7 +100,7 @@ def test_from_the_file_to_the_picture(tmp_path: Path):
     assert again.look("a lovely day").data["weights_description"].endswith("mean of 2 members")
     first, second = (again.model.get_submodule(f"members.{i}.head").weight for i in (0, 1))
     assert not torch.equal(first, second)
-    begun = train(
+    warm_started = train(
         "classify",
         table,
         out=tmp_path / "more",
@@ -108,10 +108,10 @@ def test_from_the_file_to_the_picture(tmp_path: Path):
         settings=settings | {"train": {"steps": 1}},
         progress=False,
     )
-    assert begun.settings.members == 2
+    assert warm_started.settings.ensemble_size == 2
 
 
-def test_one_run_starts_each_member(tmp_path: Path):
+def test_every_member_starts_from_the_same_run(tmp_path: Path):
     texts = [f"a {word} day number {i}" for i in range(20) for word in ("lovely", "dreadful")]
     table = Table(texts, ["good", "bad"] * 20, [], "f", 40)
     shape = {
@@ -133,9 +133,9 @@ def test_one_run_starts_each_member(tmp_path: Path):
         )
 
 
-def test_what_is_fitted_does_not_vote(tmp_path: Path):
+def test_an_ensemble_of_fitted_models_is_an_error(tmp_path: Path):
     table = Table(["good day", "bad day"] * 10, ["good", "bad"] * 10, [], "f", 20)
-    with pytest.raises(UserError, match="leave them out"):
+    with pytest.raises(UserError, match="leave out ensemble_size"):
         train("classify", table, model="nb-svm", out=tmp_path / "r", settings={"ensemble_size": 3})
     with pytest.raises(UserError, match="1 or more"):
         train("classify", table, model="han", out=tmp_path / "r", settings={"ensemble_size": 0})

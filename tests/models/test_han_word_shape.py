@@ -8,7 +8,7 @@ import torch
 
 from regard.data.read_table import Table
 from regard.data.word_shape import pack_shapes
-from regard.layers.ngram_log_ratios import NEVER
+from regard.layers.ngram_log_ratios import EMPTY_KEY
 from regard.models import han
 from regard.tasks.base_run import Run
 from regard.tasks.train import train
@@ -23,7 +23,9 @@ def trained(out: Path, **more):
     return train("classify", TABLE, model="han", out=out, settings=settings, progress=False)
 
 
-@pytest.mark.parametrize("more", [{"word_shape": 4}, {"word_shape": 4, "ngrams": 2, "table_size": 50, "ngram_dropout": 0.0}])
+@pytest.mark.parametrize(
+    "more", [{"word_shape": 4}, {"word_shape": 4, "ngrams": 2, "table_size": 50, "ngram_dropout": 0.0}]
+)
 def test_learns_from_capitals(more: dict, tmp_path: Path):
     run = trained(tmp_path / "run", **more)
     for one in (run, Run.load(tmp_path / "run")):
@@ -64,4 +66,4 @@ def test_n_grams_are_counted_of_words_however_they_are_written():
         assert model.ngrams is not None
         tables.append(model.ngrams.keys)
     assert torch.equal(*tables)
-    assert (tables[0] < NEVER).sum() == 5
+    assert (tables[0] < EMPTY_KEY).sum() == 5

@@ -1,4 +1,4 @@
-"""Words that are written alike share a part of their vectors, by hand and in a run."""
+"""Subword embeddings: words with a similar spelling share a part of their vectors."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import regard
 from regard.errors import UserError
-from regard.layers.subword_embedding import LENGTHS, MOST, SubwordEmbedding, buckets, spelt
+from regard.layers.subword_embedding import LENGTHS, MAX_NGRAMS, SubwordEmbedding, ngram_buckets, sum_ngrams
 from regard.models import birnn
 from regard.tasks import warm_start
 from regard.tasks.build_settings import build_settings
@@ -29,53 +29,53 @@ def fnv(run: str) -> int:
 def runs_of(word: str) -> list[int]:
     whole = f"<{word}>" if word else ""
     every = [whole[i : i + n] for n in LENGTHS for i in range(len(whole) - n + 1)]
-    return [fnv(run) for run in every][:MOST]
+    return [fnv(run) for run in every][:MAX_NGRAMS]
 
 
 @given(st.lists(st.text(max_size=20), max_size=6))
-def test_runs_are_those_of_a_loop(words: list[str]):
+def test_buckets_equal_a_plain_loop(words: list[str]):
     words = [word.replace("\0", "") for word in words]
-    found = buckets(words, ROWS)
-    assert found.shape == (len(words), MOST)
+    found = ngram_buckets(words, ROWS)
+    assert found.shape == (len(words), MAX_NGRAMS)
     for row, word in zip(found, words, strict=True):
         wanted = runs_of(word)
-        assert row.tolist() == wanted + [0] * (MOST - len(wanted))
+        assert row.tolist() == wanted + [0] * (MAX_NGRAMS - len(wanted))
 
 
-def test_many_words_are_cut_into_chunks_without_a_seam(monkeypatch: pytest.MonkeyPatch):
+def test_chunks_of_words_give_the_same_buckets(monkeypatch: pytest.MonkeyPatch):
     words = [f"word{i}" for i in range(50)]
-    whole = buckets(words, ROWS)
+    whole = ngram_buckets(words, ROWS)
     monkeypatch.setattr("regard.layers.subword_embedding._CHUNK", 7)
-    assert np.array_equal(buckets(words, ROWS), whole)
+    assert np.array_equal(ngram_buckets(words, ROWS), whole)
 
 
-def test_a_word_is_the_sum_of_its_runs():
+def test_a_word_is_the_sum_of_its_ngrams():
     layer = SubwordEmbedding(4, ROWS, 5)
     assert layer(torch.arange(4)).abs().sum() == 0  # nothing is known of the letters yet
-    layer.spell(["", "cat", "cats", "a" * 500])
+    layer.set_words(["", "cat", "cats", "a" * 500])
     rows = torch.tensor(runs_of("cats")) - 1
     assert len(rows) == 4 + 3 + 2  # <ca cat ats ts>  <cat cats ats>  <cats cats>
-    wanted = layer.pieces.weight[rows].sum(0) / 3
+    wanted = layer.buckets.weight[rows].sum(0) / 3
     ids = torch.tensor([[2, 0], [1, 2]])
     found = layer(ids)
     torch.testing.assert_close(found[0, 0], wanted)
     assert torch.equal(found[0, 0], found[1, 1])
     assert found[0, 1].abs().sum() == 0
     assert torch.isfinite(layer(torch.tensor([3]))).all()
-    torch.testing.assert_close(found, spelt(layer.pieces.weight, layer.runs)[ids])
+    torch.testing.assert_close(found, sum_ngrams(layer.buckets.weight, layer.ngrams)[ids])
 
 
-def test_gradients_reach_the_runs_of_the_words_and_no_others():
+def test_gradients_reach_only_the_ngrams_of_the_words():
     layer = SubwordEmbedding(3, ROWS, 5)
-    layer.spell(["", "cat", "dog"])
+    layer.set_words(["", "cat", "dog"])
     layer(torch.tensor([1, 1])).sum().backward()
-    assert layer.pieces.weight.grad is not None
-    touched = layer.pieces.weight.grad.abs().sum(1).nonzero()[:, 0] + 1
+    assert layer.buckets.weight.grad is not None
+    touched = layer.buckets.weight.grad.abs().sum(1).nonzero()[:, 0] + 1
     assert set(touched.tolist()) == set(runs_of("cat"))
 
 
-def test_every_way_to_the_words_has_their_letters():
-    """Said of all words, told from some, and the input itself."""
+def test_all_uses_of_embeddings_include_subwords():
+    """All logits, the sampled softmax, and the input."""
     torch.manual_seed(0)
     vocab = ["", "", *(f"w{i}" for i in range(20))]
     model = birnn.BiRNNConfig(dim=8, hidden=6, subword_buckets=50).build(len(vocab)).eval()
@@ -83,19 +83,19 @@ def test_every_way_to_the_words_has_their_letters():
     ids = torch.randint(2, len(vocab), (2, 9))
     plain = birnn.BiRNNConfig(dim=8, hidden=6).build(len(vocab)).eval()
     folded = {k: v for k, v in model.state_dict().items() if not k.startswith("subwords.")}
-    folded["embed.weight"] = folded["embed.weight"] + spelt(model.subwords.pieces.weight, model.subwords.runs)
+    folded["embed.weight"] = folded["embed.weight"] + sum_ngrams(model.subwords.buckets.weight, model.subwords.ngrams)
     plain.load_state_dict(folded)
     torch.testing.assert_close(model(ids), plain(ids))
-    given = {"places": torch.arange(18), "targets": ids.flatten(), "others": torch.arange(5, 15)}
-    weight = torch.zeros(10)
-    torch.testing.assert_close(model(ids, weight=weight, **given), plain(ids, weight=weight, **given))
+    options = {"logits_at": torch.arange(18), "targets": ids.flatten(), "negatives": torch.arange(5, 15)}
+    options["log_weights"] = torch.zeros(10)
+    torch.testing.assert_close(model(ids, **options), plain(ids, **options))
 
 
 TEXT = "the painter painted a painting\nthe singers sing a song\nthe dancer dances and the dancers danced\n" * 30
 
 
 @pytest.mark.parametrize(("cell", "partner"), [("gru", "han"), ("lstm", "bilstm")])
-def test_a_classifier_starts_from_words_with_their_letters(cell: str, partner: str, tmp_path: Path):
+def test_a_classifier_starts_from_embeddings_with_subwords(cell: str, partner: str, tmp_path: Path):
     text, reviews = tmp_path / "text.txt", tmp_path / "reviews.tsv"
     text.write_text(TEXT)
     reviews.write_text("label\ttext\n" + "good\tthe singer sang\nbad\tthe painter painted\n" * 20)
@@ -108,7 +108,7 @@ def test_a_classifier_starts_from_words_with_their_letters(cell: str, partner: s
     }
     run = regard.train("language", text, settings=settings, steps=20, out=tmp_path / "words", progress=False)
     again = regard.load(tmp_path / "words")
-    assert (again.model.subwords.runs > 0).any(1)[6:].all()
+    assert (again.model.subwords.ngrams > 0).any(1)[6:].all()
     assert run.fill("the [MASK] danced") == again.fill("the [MASK] danced")
     tree = {"warm_start": str(run.folder), "data": {"train": str(reviews)}}
     chosen = build_settings("classify", warm_start.adopt_settings("classify", tree))
@@ -125,6 +125,6 @@ def test_a_classifier_starts_from_words_with_their_letters(cell: str, partner: s
     assert any("subwords" in name for name in begun.config["warm_start"]["loaded"])
 
 
-def test_rows_must_be_some():
-    with pytest.raises(UserError, match="rows must be at least 1"):
+def test_a_negative_number_of_buckets_is_an_error():
+    with pytest.raises(UserError, match="buckets must be at least 1"):
         birnn.BiRNNConfig(subword_buckets=-3).build(20)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import UserError
-from regard.layers.ngram_log_ratios import NGramLogRatios, count, folds_of
+from regard.layers.ngram_log_ratios import NGramLogRatios, count_ngrams, document_folds
 from regard.models import han, ngram_attention
 from regard.models.data_hooks import UsesTrainingData
 from regard.testing import check_model
@@ -35,8 +35,8 @@ LABELS = np.eye(2)[[1, 1, 0, 0]]
 
 
 def filled(**settings: int) -> NGramLogRatios:
-    layer = NGramLogRatios(VOCAB, 2, table_size=40, most=2, **settings)
-    layer.fill(*flat(TEXTS), LABELS)
+    layer = NGramLogRatios(VOCAB, 2, table_size=40, max_n=2, **settings)
+    layer.fit(*flat(TEXTS), LABELS)
     return layer.eval()
 
 
@@ -53,7 +53,7 @@ def test_ratios_are_those_of_wang_and_manning():
 
 def test_a_pair_does_not_reach_into_the_next_text():
     ids, starts = flat([[3, 4], [5, 6], [4, 5]])  # "4 5" stands in one text, though twice in the flat ids
-    found = count(ids, starts, np.ones((3, 1)), vocab=VOCAB, most=2, folds=2)
+    found = count_ngrams(ids, starts, np.ones((3, 1)), vocab_size=VOCAB, max_n=2, folds=2)
     assert found.keys.tolist() == [4, 5]
     layer = filled()
     ids, mask = padded([[7]], width=4)
@@ -63,11 +63,14 @@ def test_a_pair_does_not_reach_into_the_next_text():
 
 def test_training_never_uses_what_the_document_itself_adds():
     """The ratios a document is trained with do not change when its own label does."""
-    layer, other = NGramLogRatios(VOCAB, 2, table_size=40, dropout=0.0), NGramLogRatios(VOCAB, 2, table_size=40, dropout=0.0)
+    layer, other = (
+        NGramLogRatios(VOCAB, 2, table_size=40, dropout=0.0),
+        NGramLogRatios(VOCAB, 2, table_size=40, dropout=0.0),
+    )
     turned = LABELS.copy()
     turned[0] = turned[0][::-1]
-    layer.fill(*flat(TEXTS), LABELS)
-    other.fill(*flat(TEXTS), turned)
+    layer.fit(*flat(TEXTS), LABELS)
+    other.fit(*flat(TEXTS), turned)
     one = padded(TEXTS[:1])
     assert torch.equal(layer.train()(*one), other.train()(*one))
     assert not torch.equal(layer.eval()(*one), other.eval()(*one))
@@ -82,13 +85,13 @@ texts = st.lists(st.lists(st.integers(1, VOCAB - 1), min_size=1, max_size=12), m
 def test_a_fold_is_found_again_from_the_padded_words(found: list[list[int]], folds: int, more: int):
     ids, mask = padded(found, width=more)
     again = ids.masked_fill(~mask, 0).square().sum(1) % folds
-    assert again.tolist() == folds_of(*flat(found), folds).tolist()
+    assert again.tolist() == document_folds(*flat(found), folds).tolist()
 
 
 @given(texts)
 def test_counts_are_those_of_a_plain_count(found: list[list[int]]):
     labels = np.eye(2)[np.arange(len(found)) % 2]
-    counted = count(*flat(found), labels, vocab=VOCAB, most=3, folds=3)
+    counted = count_ngrams(*flat(found), labels, vocab_size=VOCAB, max_n=3, folds=3)
     plain: dict[int, list[int]] = {}
     for i, text in enumerate(found):
         grams = {tuple(text[t : t + k]) for k in (1, 2, 3) for t in range(len(text) - k + 1)}
@@ -99,19 +102,19 @@ def test_counts_are_those_of_a_plain_count(found: list[list[int]]):
             plain.setdefault(key, []).append(i)
     often = {key: homes for key, homes in plain.items() if len(homes) >= 2}
     assert counted.keys.tolist() == sorted(often)
-    assert counted.all.sum(0).tolist() == [len(often[key]) for key in sorted(often)]
-    assert counted.inside.sum(0)[:, 1].tolist() == [sum(i % 2 for i in often[key]) for key in sorted(often)]
+    assert counted.total.sum(0).tolist() == [len(often[key]) for key in sorted(often)]
+    assert counted.by_class.sum(0)[:, 1].tolist() == [sum(i % 2 for i in often[key]) for key in sorted(often)]
 
 
 def test_the_most_frequent_are_kept():
-    layer = NGramLogRatios(VOCAB, 2, table_size=2, most=2)
-    layer.fill(*flat(TEXTS), LABELS)
+    layer = NGramLogRatios(VOCAB, 2, table_size=2, max_n=2)
+    layer.fit(*flat(TEXTS), LABELS)
     assert layer.keys.tolist() == [7, 8]  # three texts each, as 9, which is later; not the pair of two texts
 
 
 def test_impossible_settings_are_refused():
-    with pytest.raises(UserError, match="too many to number"):
-        NGramLogRatios(10**7, 2, table_size=10, most=3)
+    with pytest.raises(UserError, match="too many n-grams"):
+        NGramLogRatios(10**7, 2, table_size=10, max_n=3)
     with pytest.raises(UserError, match="2 folds or more"):
         NGramLogRatios(VOCAB, 2, table_size=10, folds=1)
     with pytest.raises(RuntimeError, match="not counted"):
@@ -120,7 +123,10 @@ def test_impossible_settings_are_refused():
 
 @pytest.mark.parametrize(
     "config",
-    [ngram_attention.NGramAttentionConfig(embed=7, attention=5, table_size=40), han.HANConfig(embed=5, hidden=4, ngrams=3, table_size=40)],
+    [
+        ngram_attention.NGramAttentionConfig(embed=7, attention=5, table_size=40),
+        han.HANConfig(embed=5, hidden=4, ngrams=3, table_size=40),
+    ],
 )
 def test_models_with_ngrams_keep_the_contract(config: ngram_attention.NGramAttentionConfig | han.HANConfig):
     torch.manual_seed(0)
