@@ -27,7 +27,7 @@ from regard.attention.masks import Mask
 from regard.attention.token_positions import QueryKeyPositions
 
 CHUNK_WEIGHTS = 1 << 18
-"""Number of weights that are computed at once without gradients, to limit the peak memory of `record`."""
+"""Number of weights that are computed in one chunk without gradients, to limit the peak memory of `record`."""
 
 
 class Scores(Protocol):

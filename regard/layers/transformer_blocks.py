@@ -1,6 +1,6 @@
 """Blocks of a Transformer (Vaswani et al. 2017, figure 1): attention and a feed-forward net with residual connections.
 
-The residual connection is a module of its own. It decides where the norm is: before the sublayer (pre-norm, GPT-2) or
+The residual connection is a separate module. It decides where the norm is: before the sublayer (pre-norm, GPT-2) or
 after the addition (post-norm, as in the paper).
 """
 

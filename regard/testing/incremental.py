@@ -1,4 +1,4 @@
-"""Checks of the KV cache: step by step equals all at once, and a cached context equals the context."""
+"""Checks of the KV cache: step by step equals one pass, and a cached context equals the context."""
 
 from __future__ import annotations
 

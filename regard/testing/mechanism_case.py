@@ -155,7 +155,7 @@ def noise(*shape: int, seed: int) -> Tensor:
 
 
 def padding_mask(n: int, padding: int, row: int = 1) -> Tensor:
-    """A key mask (b, n) with so many padding tokens at the end of one row."""
+    """A key mask (b, n) with `padding` False values at the end of one row."""
     mask = torch.ones(BATCH, n, dtype=torch.bool)
     mask[row, n - padding :] = False
     return mask

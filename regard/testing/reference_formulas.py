@@ -28,7 +28,7 @@ def bare(mechanism: Any, query: Tensor, keys: Tensor, qk_positions: QueryKeyPosi
 
 
 def additive(mechanism: Any, query: Tensor, keys: Tensor, qk_positions: QueryKeyPositions) -> Tensor:
-    """v·tanh(q + k) of all pairs at once."""
+    """v·tanh(q + k) of all pairs."""
     pairs = torch.tanh(query[:, :, :, None] + keys[:, :, None])
     logits = torch.einsum("bhqkd,hd->bhqk", pairs, mechanism.score_vector)
     return logits + _position_bias(mechanism, qk_positions)

@@ -4,7 +4,7 @@ A mechanism owns its projections and heads, and scores queries against keys. `Mu
 
     project_query(x, position_ids)       (b, q, dim)          -> queries (b, h, q, ·)
     project_kv(x, position_ids)          (b, k, context_dim)  -> keys (b, h, k, ·), values (b, h, k, value_width)
-    project_qkv(x, position_ids)         both at once for self-attention, where one matrix product can serve all three
+    project_qkv(x, position_ids)         both for self-attention, where one matrix product can compute all three
     score(query, keys, qk_positions)     -> Scores
     cost(n, m)                           -> Cost for n queries and m keys
 
@@ -78,8 +78,8 @@ class Mechanism(nn.Module, ABC):
         if value_width is None:
             if dim % heads:
                 divisors = [h for h in range(1, dim + 1) if dim % h == 0]
-                nearest = min(divisors, key=lambda h: abs(h - heads))
-                raise UserError(f"heads={heads} does not divide dim={dim}; use heads={nearest}, or set value_width")
+                closest = min(divisors, key=lambda h: abs(h - heads))
+                raise UserError(f"heads={heads} does not divide dim={dim}; use heads={closest}, or set value_width")
             value_width = dim // heads
         positions = positions or NoPositions(dim, heads)
         if positions.kind not in self.accepts:

@@ -91,7 +91,7 @@ class RelativeMechanism(QKVMechanism):
     Args:
         dim: Width of the queries' input.
         heads: Number of heads.
-        clip: Largest distance with an embedding of its own.
+        clip: Largest distance with a separate embedding.
         values: Whether values have relative positions too.
         **options: Options of `QKVMechanism`.
     """

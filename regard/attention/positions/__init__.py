@@ -1,4 +1,4 @@
-"""Position encodings by name. Each file defines one encoding; a new file in this folder is registered by itself."""
+"""Position encodings by name. Each file defines one encoding; new files in this folder are registered automatically."""
 
 from __future__ import annotations
 

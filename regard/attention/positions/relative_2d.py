@@ -26,7 +26,7 @@ class Relative2d(PositionEncoding):
     Args:
         dim: Width of the model.
         heads: Number of heads.
-        clip: Largest distance with a bias of its own.
+        clip: Largest distance with a separate bias.
     """
 
     name, title, kind = "relative-2d", "relative 2-D bias (Ramachandran 2019)", "bias"

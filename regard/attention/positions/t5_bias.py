@@ -42,7 +42,7 @@ class T5Bias(PositionEncoding):
         heads: Number of heads.
         buckets: Number of buckets.
         max_distance: Distance from which on all share a bucket.
-        bidirectional: Whether later positions have buckets of their own.
+        bidirectional: Whether later positions have separate buckets.
     """
 
     name, title, kind = "t5", "T5 relative bias (Raffel 2020)", "bias"

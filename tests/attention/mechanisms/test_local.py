@@ -243,7 +243,11 @@ def test_a_picture_is_read_as_its_flattened_order():
 
 def test_blocks_grow_linearly():
     """Counted, not timed: scores computed, for each place, do not depend on the length."""
-    sizes = {n: blocks.num_pairs / n for n in (512, 1024, 8192, 65536) if (blocks := split_blocks(range(n), range(n), 128, False))}
+    sizes = {
+        n: blocks.num_pairs / n
+        for n in (512, 1024, 8192, 65536)
+        if (blocks := split_blocks(range(n), range(n), 128, False))
+    }
     assert set(sizes.values()) == {128 + 2 * 128}
     layer = MultiHeadAttention(16, 2, "local:window=128")
     assert layer.cost(8192).memory == 2 * layer.cost(4096).memory

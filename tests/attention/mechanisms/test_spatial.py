@@ -169,7 +169,7 @@ def test_states_regard_a_picture(mechanism):
     assert call.weights.shape == (2, 3, 5, 33)
     torch.testing.assert_close(call.weights.sum(-1), torch.ones(2, 3, 5))
     assert not call.weights.unflatten(-1, (3, 11))[1, :, :, 2:].any()
-    flat = layer.attention(states, planted.flatten(1, 2), mask=real.flatten(1))
+    flat = layer.attention(states, planted.flatten(1, 2), key_mask=real.flatten(1))
     assert torch.equal(out, flat)
     memory = layer.project_kv(planted, key_mask=real)
     torch.testing.assert_close(torch.cat([layer(s, memory) for s in states.split(1, 1)], 1), out, atol=1e-6, rtol=1e-5)
@@ -226,4 +226,4 @@ def test_bad_shapes():
     with pytest.raises(UserError, match="a grid has shape"):
         layer(torch.zeros(1, 5, 12), torch.zeros(1, 5, 12))
     with pytest.raises(UserError, match="mask of a grid"):
-        layer(torch.zeros(1, 3, 5, 12), mask=torch.ones(1, 15, dtype=torch.bool))
+        layer(torch.zeros(1, 3, 5, 12), key_mask=torch.ones(1, 15, dtype=torch.bool))

@@ -48,7 +48,9 @@ def test_rows_of_a_batch_may_stand_elsewhere():
     alibi = build("alibi", 12, 3)
     q, k = torch.tensor([[0, 1], [5, 9]]), torch.tensor([[0, 1, 2], [7, 8, 9]])
     found = alibi.bias(q, k)
-    torch.testing.assert_close(found[1], -torch.tensor(alibi_slopes(3))[:, None, None] * torch.tensor([[2, 3, 4], [2, 1, 0]]))
+    torch.testing.assert_close(
+        found[1], -torch.tensor(alibi_slopes(3))[:, None, None] * torch.tensor([[2, 3, 4], [2, 1, 0]])
+    )
 
 
 def test_a_grid_counts_as_a_line():

@@ -35,7 +35,7 @@ def test_past_the_length_is_an_error(position_ids):
 
 
 def test_before_the_first_place_is_an_error():
-    with pytest.raises(UserError, match=r"was given place -1; count from 0"):
+    with pytest.raises(UserError, match=r"position -1 is out of range.*count from 0"):
         build("learned:length=13", DIM, 2).embed(torch.randn(1, 2, DIM), torch.tensor([-1, 0]))
     with pytest.raises(UserError, match="length must be at least 1"):
         build("learned:length=0", DIM, 2)
@@ -71,7 +71,7 @@ def test_every_place_of_a_picture_is_distinct():
 
 
 def test_axial_bad_sizes():
-    with pytest.raises(UserError, match="want a width that 4 divides; given 6"):
+    with pytest.raises(UserError, match="divisible by 4; given dim=6"):
         build("axial", 6, 2)
-    with pytest.raises(UserError, match="axial positions along columns : position 6 is out of range 0 to 4"):
+    with pytest.raises(UserError, match="axial positions along columns: position 6 is out of range 0 to 4"):
         build("axial:learned=true,length=5", DIM, 2).embed(torch.zeros(1, 7, DIM), Grid(1, 7))

@@ -97,7 +97,7 @@ def test_compiled_equals_eager():
 
 
 def test_odd_widths_are_refused():
-    with pytest.raises(UserError, match="want an even key width; given 3"):
+    with pytest.raises(UserError, match="need an even key width; given 3"):
         MultiHeadAttention(12, 4, positions="rotary")(torch.randn(1, 2, 12))
 
 

@@ -85,12 +85,12 @@ def test_every_way_to_say_the_places(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_odd_widths_are_refused(name):
-    with pytest.raises(UserError, match="want an even width; given 7"):
+    with pytest.raises(UserError, match="need an even width; given dim=7"):
         build(name, 7, 1)
 
 
 @pytest.mark.parametrize("name", [*NAMES, "axial", "rotary"])
 def test_a_base_that_is_none_is_refused(name):
     place, x = build(f"{name}:base=0", 12, 1), torch.randn(1, 3, 12)
-    with pytest.raises(UserError, match="base of positions must be above 0, and was given 0"):
+    with pytest.raises(UserError, match="base of positions must be greater than 0; given 0"):
         place.rotate(place.embed(x, range(3))[:, None], range(3))

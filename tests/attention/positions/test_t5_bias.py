@@ -51,5 +51,5 @@ def test_gradients_reach_every_bucket_used_and_agree():
 
 @pytest.mark.parametrize("options", ["buckets=2", "buckets=32,max_distance=8", "buckets=1,bidirectional=false"])
 def test_bad_sizes(options):
-    with pytest.raises(UserError, match="T5 positions want at least"):
+    with pytest.raises(UserError, match="T5 positions need at least"):
         build(f"t5:{options}", 12, 3)
