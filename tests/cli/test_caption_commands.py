@@ -138,10 +138,10 @@ def test_heads_of_models_of_pictures(cli, image_runs, tmp_path):
     assert code == 0, err
     found = json.loads(out)
     assert {"image_encoder.layers.0.attention.attend", "pool.attend"} <= {row["layer"] for row in found["rows"]}
-    assert 0 <= found["whole"]["accuracy"] <= 1
+    assert 0 <= found["baseline"]["accuracy"] <= 1
     code, out, err = cli("heads", str(image_runs / "scenes"), "unseen.zip", "unseen.captions.tsv", "--json")
     assert code == 0, err
-    assert json.loads(out)["whole"]["loss"] > 0
+    assert json.loads(out)["baseline"]["loss"] > 0
     assert cli("heads", str(image_runs / "scenes"), "unseen.zip")[0] == 2
 
 
