@@ -48,8 +48,8 @@ class Registry(Mapping[str, T], Generic[T]):
             entry: The class, or "module:Class", which is imported at its first use.
         """
         source = _source_of(entry)
-        known = self._entries.get(name, entry)
-        if known != entry and (source is None or self._sources.get(name) != source):  # a file may be imported again
+        registered = self._entries.get(name, entry)
+        if registered != entry and (source is None or self._sources.get(name) != source):  # a file may be imported again
             raise UserError(f"there is already a {self.kind} named {name!r}; choose another name")
         self._entries[name] = entry
         if source is not None:
@@ -63,8 +63,8 @@ class Registry(Mapping[str, T], Generic[T]):
     def register_module(self, module: ModuleType) -> None:
         """Register the concrete subclasses of the base class that the module defines and that set `name`."""
         for _, cls in inspect.getmembers(module, inspect.isclass):
-            own = cls.__module__ == module.__name__ and "name" in vars(cls)
-            if own and self.base is not None and issubclass(cls, self.base) and not inspect.isabstract(cls):
+            is_named = cls.__module__ == module.__name__ and "name" in vars(cls)
+            if is_named and self.base is not None and issubclass(cls, self.base) and not inspect.isabstract(cls):
                 self.register(cast(Any, cls).name, cast(T, cls))
 
     def unregister(self, name: str) -> None:
@@ -120,11 +120,12 @@ def register_model(task: str, name: str) -> Callable[[type[T]], type[T]]:
     The dataclass needs the method `build`, which returns an `nn.Module`. `regard.models.classifier_output` documents
     what a classifier takes and returns.
 
-    >>> @register_model("classify", "bag-of-vectors")
-    ... @dataclass(frozen=True)
-    ... class BagOfVectorsConfig:
-    ...     dim: int = 32
-    ...     def build(self, vocab_size: int, num_classes: int) -> nn.Module: ...
+        @register_model("classify", "bag-of-vectors")
+        @dataclass(frozen=True)
+        class BagOfVectorsConfig:
+            dim: int = 32
+
+            def build(self, vocab_size: int, num_classes: int) -> nn.Module: ...
     """
 
     def register(config: type[T]) -> type[T]:

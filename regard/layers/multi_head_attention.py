@@ -25,6 +25,7 @@ from regard.errors import UserError
 class MultiHeadAttention(nn.Module):
     """Self-attention `layer(x)` or cross-attention `layer(x, context)`.
 
+    >>> import torch
     >>> layer = MultiHeadAttention(64, 4, "local:window=8", positions="rotary")
     >>> layer(torch.randn(2, 10, 64), causal=True).shape
     torch.Size([2, 10, 64])

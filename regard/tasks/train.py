@@ -66,11 +66,11 @@ def train(
 ) -> Any:
     """Train a model and return the run.
 
-    >>> run = regard.train("classify", "reviews.csv", text="review", label="sentiment", model="han", budget="2min")
-    >>> run.predict("A film to forget.")
+        run = regard.train("classify", "reviews.csv", text="review", label="sentiment", model="han", budget="2min")
+        run.predict("A film to forget.")
 
-    >>> run = regard.train("language", ["books/", "more.txt"], objective="masked", steps=1000)
-    >>> run = regard.train("classify", "reviews.csv", warm_start=run.folder)
+        run = regard.train("language", ["books/", "more.txt"], objective="masked", steps=1000)
+        run = regard.train("classify", "reviews.csv", warm_start=run.folder)
 
     Args:
         task: "classify", "language", "translate", "recall", "caption", "images", or a registered task.
@@ -312,7 +312,7 @@ def _train_recipe(recipe: Path, progress: bool) -> None:
         raise UserError(f"{recipe} has no task, so its run cannot be trained first; add a line such as task: language")
     if not warm_starts.is_finished(folder):
         if environment.get_rank() or environment.is_torchrun_worker():
-            return  # several processes would train it at once; `adopt_settings` raises
+            return  # several processes must not train it together; `adopt_settings` raises
         logger.info(f"training {folder} first, for the warm start from {recipe}")
     try:
         train(task, settings=settings, out=folder, resume=True, progress=progress)
@@ -322,7 +322,7 @@ def _train_recipe(recipe: Path, progress: bool) -> None:
 
 
 def _report_unused(model_name: str, tree: Mapping[str, Any]) -> None:
-    """Say which settings a fitted model does not use."""
+    """Log the settings that a fitted model does not use."""
     unused = [f"{part}.{key}" for part in ("train", "tokenizer") for key in tree.get(part) or {}]
     unused += [f"data.{key}" for key in ("max_tokens", "batch_tokens") if key in (tree.get("data") or {})]
     if unused:
