@@ -28,17 +28,17 @@ def parse_spec(spec: str) -> tuple[str, dict[str, str]]:
     return name.strip(), options
 
 
-def find_choice(kind: str, name: str, known: Mapping[str, T]) -> T:
+def find_choice(kind: str, name: str, choices: Mapping[str, T]) -> T:
     """Look up a name. Raises UserError with the nearest name and all known names if it is unknown.
 
     Args:
         kind: What is looked up, for the message, such as "tokenizer".
         name: The name.
-        known: What can be found, by name.
+        choices: What can be found, by name.
     """
-    if name not in known:
-        raise UserError(f"unknown {kind} {name!r}; {suggest_choices(name, known)}")
-    return known[name]
+    if name not in choices:
+        raise UserError(f"unknown {kind} {name!r}; {suggest_choices(name, choices)}")
+    return choices[name]
 
 
 def option_parameters(cls: type, common: set[str]) -> dict[str, inspect.Parameter]:

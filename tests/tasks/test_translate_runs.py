@@ -43,39 +43,39 @@ def write(folder, count=200, seed=0):
 
 
 @pytest.fixture(scope="module")
-def learnt(tmp_path_factory):
-    """Translators that know word for word, one of each kind."""
-    folder = tmp_path_factory.mktemp("learnt")
+def trained(tmp_path_factory):
+    """Translators that translate word by word, one of each kind."""
+    folder = tmp_path_factory.mktemp("trained")
     files = write(folder, 600)
-    made = {}
+    runs = {}
     for name, settings, how in (
         ("transformer", SMALL, {}),
         ("rnn", RNN, {"model": "rnn"}),
         ("fed", {**RNN, "model": {**RNN["model"], "input_feeding": True, "mechanism": "bilinear"}}, {"model": "rnn"}),
     ):
         settings = {**settings, "data": {"batch_tokens": 256}, "label_smoothing": 0.0, "tokenizer": {"kind": "spaces"}}
-        made[name] = regard.train("translate", files, epochs=12, settings=settings, out=folder / name, **how, **QUIET)
-    return made
+        runs[name] = regard.train("translate", files, epochs=12, settings=settings, out=folder / name, **how, **QUIET)
+    return runs
 
 
 TEXTS = ["a red dog", "old cat sees a house", "red house"]
-SAID = ["ein rot Hund", "alt Katze sieht ein Haus", "rot Haus"]
+TRANSLATIONS = ["ein rot Hund", "alt Katze sieht ein Haus", "rot Haus"]
 
 
 @pytest.mark.parametrize("name", ["transformer", "rnn", "fed"])
-def test_what_was_learnt_is_said_and_aligned(learnt, name):
-    run = learnt[name]
+def test_learned_pairs_are_translated_and_aligned(trained, name):
+    run = trained[name]
     found = run.translate([*TEXTS, "", "  "], align=True)
-    assert [one.text for one in found] == [*SAID, "", ""]
-    if name != "transformer":  # a Transformer of two layers need not align what it says
+    assert [one.text for one in found] == [*TRANSLATIONS, "", ""]
+    if name != "transformer":  # a Transformer of two layers need not align
         assert [one.alignment for one in found[:3]] == [[(i, i) for i in range(len(t.split()))] for t in TEXTS]
     assert found[3].alignment == []
     assert run.translate("a red dog").text == "ein rot Hund"
 
 
 @pytest.mark.parametrize("name", ["transformer", "rnn"])
-def test_a_run_loads_as_it_was(learnt, name):
-    run = learnt[name]
+def test_a_loaded_run_translates_the_same(trained, name):
+    run = trained[name]
     again = regard.load(run.folder)
     assert [t.as_dict() for t in again.translate(TEXTS)] == [t.as_dict() for t in run.translate(TEXTS)]
     assert again.metrics == run.metrics
@@ -83,30 +83,30 @@ def test_a_run_loads_as_it_was(learnt, name):
 
 
 @pytest.mark.parametrize("name", ["transformer", "fed"])
-def test_attention_is_that_of_the_steps_along_the_chosen_beam(learnt, name):
-    """The translation given whole has the weights that its steps had, row t for word t + 1."""
-    run = learnt[name]
+def test_recorded_attention_equals_that_of_the_decoding_steps(trained, name):
+    """The decoder that reads the whole translation has the weights of the steps, row t for token t + 1."""
+    run = trained[name]
     source, _ = encode_sources(["old cat sees a house"], run.tokenizer, 100)
     target = run.batch_translator().translate(source, max_length=20)[0][0].ids
     whole = record_cross_attention(run, source, [target])[0]
     from regard.inspect import record
 
-    for site, weights in whole.items():
-        with torch.no_grad(), record(run.model, site) as seen:
+    for layer, weights in whole.items():
+        with torch.no_grad(), record(run.model, layer) as recording:
             if name == "fed":
-                memory, state = run.model.project_source(run.model.encode(torch.tensor(source)))
+                context, state = run.model.project_source(run.model.encode(torch.tensor(source)))
                 for t, word in enumerate([BOS, *target[:-1]]):
-                    _, state = run.model.step(torch.tensor([word]), memory, state, t)
+                    _, state = run.model.step(torch.tensor([word]), context, state, t)
             else:
-                memory, past = run.model.project_source(run.model.encode(torch.tensor(source))), None
+                context, cache = run.model.project_source(run.model.encode(torch.tensor(source))), None
                 for word in [BOS, *target[:-1]]:
-                    _, past = run.model.step(torch.tensor([[word]]), past, memory)
-        steps = torch.cat([call.weights for call in seen.calls_of(site)], 2)[0].numpy()
+                    _, cache = run.model.step(torch.tensor([[word]]), cache, context)
+        steps = torch.cat([call.weights for call in recording.calls_of(layer)], 2)[0].numpy()
         np.testing.assert_allclose(steps, weights, atol=1e-5)
 
 
-def test_evaluate_gives_both_cases_with_signatures(learnt, tmp_path):
-    run = learnt["transformer"]
+def test_evaluate_computes_metrics_with_and_without_letter_case(trained, tmp_path):
+    run = trained["transformer"]
     (tmp_path / "a").write_text("a red dog sees a cat\n\nold cat\n")
     (tmp_path / "b").write_text("ein rot hund sieht ein Katze\n\nalt Katze\n")
     found = run.evaluate(tmp_path / "a", tmp_path / "b")
@@ -123,8 +123,8 @@ def test_evaluate_gives_both_cases_with_signatures(learnt, tmp_path):
         run.evaluate(tmp_path / "a", tmp_path / "c")
 
 
-def test_the_loss_is_over_pairs_that_are_whole(learnt, tmp_path):
-    run, (a, b) = learnt["transformer"], (tmp_path / name for name in ("a", "b"))
+def test_the_loss_is_computed_on_pairs_that_are_not_too_long(trained, tmp_path):
+    run, (a, b) = trained["transformer"], (tmp_path / name for name in ("a", "b"))
     long = "dog " * 300
     a.write_text(f"old cat\n\n{long}\n")
     b.write_text(f"alt Katze\n\n{long}\n")
@@ -144,10 +144,10 @@ def test_the_loss_is_over_pairs_that_are_whole(learnt, tmp_path):
     assert "loss" not in found
 
 
-def test_true_links_are_found_and_bad_ones_named(learnt, tmp_path):
-    run, (a, b, links) = learnt["rnn"], (tmp_path / name for name in ("a", "b", "links"))
+def test_reference_alignments_are_found_and_bad_ones_are_an_error(trained, tmp_path):
+    run, (a, b, links) = trained["rnn"], (tmp_path / name for name in ("a", "b", "links"))
     a.write_text("\n".join(TEXTS) + "\n")
-    b.write_text("\n".join(SAID) + "\n")
+    b.write_text("\n".join(TRANSLATIONS) + "\n")
     links.write_text("0-0 1-1 2-2\n0-0 1-1\n0-0\n")
     assert run.evaluate(a, b, alignments=links)["aligned"] == 1.0
     links.write_text("0-1 1-1 2-0\n4-0\n\n")
@@ -160,31 +160,31 @@ def test_true_links_are_found_and_bad_ones_named(learnt, tmp_path):
         run.evaluate(a, b, alignments=links)
 
 
-def test_scores_are_those_of_sacrebleu():
+def test_metrics_are_those_of_sacrebleu():
     import sacrebleu
 
-    found, wanted = ["The cat sat on the mat .", "A dog runs"], ["the cat sat on a mat .", "a dog runs fast"]
-    made = compute_metrics(found, wanted)
-    assert made["bleu"] == sacrebleu.corpus_bleu(found, [wanted]).score
-    assert made["bleu_lc"] == sacrebleu.corpus_bleu(found, [wanted], lowercase=True).score
-    assert made["chrf"] == sacrebleu.corpus_chrf(found, [wanted]).score
-    assert made["ter_lc"] == sacrebleu.corpus_ter(found, [wanted]).score
+    outputs, references = ["The cat sat on the mat .", "A dog runs"], ["the cat sat on a mat .", "a dog runs fast"]
+    metrics = compute_metrics(outputs, references)
+    assert metrics["bleu"] == sacrebleu.corpus_bleu(outputs, [references]).score
+    assert metrics["bleu_lc"] == sacrebleu.corpus_bleu(outputs, [references], lowercase=True).score
+    assert metrics["chrf"] == sacrebleu.corpus_chrf(outputs, [references]).score
+    assert metrics["ter_lc"] == sacrebleu.corpus_ter(outputs, [references]).score
 
 
-def test_long_sources_are_cut_and_told(learnt):
-    run = learnt["transformer"]
+def test_long_sources_are_truncated_and_reported(trained):
+    run = trained["transformer"]
     with collect_messages() as messages:
-        found = run.translate_all(["dog " * 5000, "old cat"], beam=2, max_length=5)
-    assert messages == ["1 of 2 sources have more than 256 tokens and are cut there"]
+        found = run.translate_all(["dog " * 5000, "old cat"], beam=2, max_new_tokens=5)
+    assert messages == ["1 of 2 sources were truncated to 256 tokens"]
     assert [one.truncated for one in found] == [True, False]
     assert found[1].text == "alt Katze"
-    assert run.translate("\u4f60\u597d \U0001f600").source == "\u4f60\u597d \U0001f600"  # unknown words are no trouble
+    assert run.translate("\u4f60\u597d \U0001f600").source == "\u4f60\u597d \U0001f600"  # unknown words
 
 
-def test_resumed_runs_and_a_validation_part_of_its_own(tmp_path):
+def test_resume_and_a_validation_file(tmp_path):
     files, settings = write(tmp_path, 60), {**SMALL, "data": {"batch_tokens": 256, "bleu": 4}}
-    how = {"valid": files, "settings": settings, "out": tmp_path / "run", **QUIET}
-    run = regard.train("translate", files, steps=4, **how)
+    options = {"valid": files, "settings": settings, "out": tmp_path / "run", **QUIET}
+    run = regard.train("translate", files, steps=4, **options)
     assert run.config["data"]["valid"]["rows"] == 60
     assert {"bleu_lc", "loss", "perplexity"} <= set(run.metrics)
     assert "bleu" not in run.metrics  # which is with letter case
@@ -211,19 +211,19 @@ def test_a_seed_gives_the_same_weights_and_pairs_of_one_source_stay_together(tmp
     ("settings", "message"),
     [
         ({"label_smoothing": 1.0}, "smoothing"),
-        ({"model": {"vocab_size": 7}}, "--vocab-size"),
+        ({"model": {"vocab_size": 7}}, "unknown setting"),
         ({"model": {"positions": "learned:length=100"}}, "learned:length=257"),
         ({"data": {"max_tokens": 0}}, "max_tokens"),
-        ({"model": {"name": "rnn", "positions": "rotary"}}, "no choice of positions"),
+        ({"model": {"name": "rnn", "positions": "rotary"}}, "no setting 'positions'"),
         ({"model": {"name": "rmn"}}, "did you mean 'rnn'"),
     ],
 )
-def test_settings_that_cannot_be_meant(tmp_path, settings, message):
+def test_invalid_settings_are_an_error(tmp_path, settings, message):
     with pytest.raises(UserError, match=message):
         regard.train("translate", write(tmp_path, 5), settings=settings, out=tmp_path / "run", **QUIET)
 
 
-def test_batches_shift_the_target_and_count_words():
+def test_batches_shift_the_target_and_count_tokens():
     from regard.data import tokenizer
 
     texts = parallel_text.ParallelTexts(["a b c", "a"], ["x y", "x y z"], [], "")
@@ -239,7 +239,7 @@ def test_batches_shift_the_target_and_count_words():
     assert batch.target.flatten()[batch.logits_at].tolist() == [BOS, *flat[:2], BOS, *flat[3:6]]
 
 
-def test_the_loss_is_smoothed_by_hand_and_does_not_see_padding():
+def test_the_loss_equals_the_formula_and_ignores_padding():
     torch.manual_seed(0)
     from regard.data import tokenizer
 
@@ -247,18 +247,18 @@ def test_the_loss_is_smoothed_by_hand_and_does_not_see_padding():
     words = tokenizer.train_tokenizer([*texts.sources, *texts.targets], "spaces", 50)
     both = parallel_text.encode_pairs(texts, words)
     model = transformer.TransformerConfig(dim=8, hidden=8, layers=1, heads=1).build(words.vocab_size).eval()
-    task = TranslateObjective(both, both, batch_tokens=64, seed=0, label_smoothing=0.1)
-    batch = task.batch(np.array([0, 1]), 0)
-    chances = next_token_logits(model, batch).log_softmax(-1)
-    nats = -chances.gather(1, batch.next_ids[:, None]).sum()
-    wanted = 0.9 * nats - 0.1 * chances.mean(-1).sum()
-    assert task.loss(model, batch)["words"].sum.item() == pytest.approx(wanted.item(), rel=1e-5)
-    parts = [task.loss(model, task.batch(np.array([i]), 0))["words"].sum.item() for i in (0, 1)]
-    assert sum(parts) == pytest.approx(wanted.item(), rel=1e-5)
-    assert task.evaluate(model)["loss"] == pytest.approx(nats.item() / 7, rel=1e-5)
+    objective = TranslateObjective(both, both, batch_tokens=64, seed=0, label_smoothing=0.1)
+    batch = objective.batch(np.array([0, 1]), 0)
+    log_probs = next_token_logits(model, batch).log_softmax(-1)
+    nats = -log_probs.gather(1, batch.next_ids[:, None]).sum()
+    expected = 0.9 * nats - 0.1 * log_probs.mean(-1).sum()
+    assert objective.loss(model, batch)["words"].sum.item() == pytest.approx(expected.item(), rel=1e-5)
+    parts = [objective.loss(model, objective.batch(np.array([i]), 0))["words"].sum.item() for i in (0, 1)]
+    assert sum(parts) == pytest.approx(expected.item(), rel=1e-5)
+    assert objective.evaluate(model)["loss"] == pytest.approx(nats.item() / 7, rel=1e-5)
 
 
-def test_words_of_tokens_and_links():
+def test_word_ids_of_tokens_and_alignment():
     from regard.data import tokenizer
 
     words = tokenizer.train_tokenizer([" der Hund der Katze"] * 3, "bpe", 290)
@@ -281,7 +281,7 @@ def test_words_of_tokens_that_are_words_or_characters():
 
     dates = tokenizer.train_tokenizer(["Saturday, May 2, 1987"], "words", 50)
     assert text_word_ids(["Saturday, May 2, 1987", "2 , May"], dates) == [[0, 0, 1, 2, 2, 3], [0, 1, 2]]
-    assert text_word_ids(["Sunday, May"], dates) == [[0, 0, 1]]  # a word that is not known stands where it stood
+    assert text_word_ids(["Sunday, May"], dates) == [[0, 0, 1]]  # an unknown word has its offsets
     ids = dates.encode("Saturday, May").ids
     assert parallel_text.decode_line(ids, dates) == "saturday , may"
     assert target_word_ids([ids], dates) == [[0, 1, 2]]
@@ -296,19 +296,19 @@ def test_words_of_tokens_that_are_words_or_characters():
     assert target_word_ids([spaces.encode("ab x c").ids], spaces) == [[0, 1, 2]]
 
 
-def test_look_shows_the_source_and_its_translation(learnt):
-    run = learnt["rnn"]
-    seen = run.look("a red dog")
-    assert seen.data["text"] == "a red dog\nein rot Hund"
-    assert seen.data["tokens"][0]["text"].strip() == "a"
-    assert "red" in seen.html()
-    assert "Hund" in seen.svg()
-    assert 0 < sum(seen.data["weights"]) <= 1.0001
-    assert align_pairs(run, [[EOS]], [[]], ([[]], [[]])) == [[]]
+def test_look_shows_the_source_and_its_translation(trained):
+    run = trained["rnn"]
+    result = run.look("a red dog")
+    assert result.data["text"] == "a red dog\nein rot Hund"
+    assert result.data["tokens"][0]["text"].strip() == "a"
+    assert "red" in result.html()
+    assert "Hund" in result.svg()
+    assert 0 < sum(result.data["weights"]) <= 1.0001
+    assert align_pairs(run, [[EOS]], [[]], [[]], [[]]) == [[]]
 
 
-def test_the_base_model_of_the_paper_counted_part_by_part():
-    """recipes/transformer-base.yaml at 37,000 words: 63.1 million, from the cost of each attention and plain sums."""
+def test_the_base_model_of_the_paper_has_63_million_parameters():
+    """recipes/transformer-base.yaml with a vocabulary of 37,000, counted part by part."""
     from pathlib import Path
 
     from regard.config.settings import load_settings
