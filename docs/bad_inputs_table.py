@@ -1,6 +1,6 @@
-"""Runs every bad input of tests/cli/bad_inputs.py and writes what each prints to docs/bad-inputs.md.
+"""Run every bad input of tests/cli/bad_inputs.py and write the messages to docs/bad-inputs.md.
 
-python docs/bad_inputs.py
+python docs/bad_inputs_table.py
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import contextlib
 import io
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,45 +24,49 @@ from conftest import write_reviews  # noqa: E402
 from regard.cli import main  # noqa: E402
 
 
-def run(command: str) -> tuple[int, str]:
-    """Exit code and what was printed, with both streams in order."""
-    printed = io.StringIO()
+def run_command(command: str) -> tuple[int, str]:
+    """Exit code and output of both streams, in order."""
+    output = io.StringIO()
     sys.argv = ["regard", *shlex.split(command)]
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         try:
             main()
             code = 0
-        except SystemExit as leaving:
-            code = int(leaving.code or 0)
-    return code, printed.getvalue().strip()
+        except SystemExit as exit_:
+            code = int(exit_.code or 0)
+    return code, output.getvalue().strip()
 
 
-def shown(text: str, says: str) -> str:
-    """The message, or of a run that went well the line that counts."""
+def select_line(text: str, message: str) -> str:
+    """The error message, or the line with the message of a command that succeeded."""
     lines = text.splitlines()
-    found = [line for line in lines if line.startswith("regard:") or says in line] or lines[-1:]
-    return found[0].replace("|", "\\|")
+    matches = [line for line in lines if line.startswith("regard:") or message in line] or lines[-1:]
+    return matches[0].replace("|", "\\|")
 
 
-def table() -> str:
+def build_table() -> str:
+    trained = Path(tempfile.mkdtemp()) / "run"
+    os.chdir(trained.parent)
+    write_reviews(trained.parent / "reviews.csv")
+    run_command("train classify reviews.csv --steps 3 --out run --quiet")
     rows = []
     for bad in CASES:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             os.chdir(folder)
             write_reviews(folder / "reviews.csv")
-            run("train classify reviews.csv --steps 3 --out run --quiet")
+            shutil.copytree(trained, folder / "run")
             bad.prepare(folder)
-            code, text = run(bad.command)
+            code, text = run_command(bad.command)
             text = text.replace(f"{folder.resolve()}/", "")
             if (folder / "full").is_mount():
                 subprocess.run(["umount", str(folder / "full")], check=True)
-        rows.append(f"| {bad.title} | `regard {bad.command}` | {code} | {shown(text, bad.says)} |")
-    head = "| what is wrong | typed | exit | what it prints |\n|---|---|---|---|\n"
+        rows.append(f"| {bad.title} | `regard {bad.command}` | {code} | {select_line(text, bad.message)} |")
+    head = "| input | command | exit code | message |\n|---|---|---|---|\n"
     return head + "\n".join(rows) + "\n"
 
 
 if __name__ == "__main__":
-    about = "Made by `python docs/bad_inputs.py`; tested by tests/cli/test_bad_input.py."
-    page = f"# Bad inputs, and what each prints\n\n{about}\n\n{table()}"
+    about = "Written by `python docs/bad_inputs_table.py`; tested by tests/cli/test_bad_input.py."
+    page = f"# Bad inputs and their messages\n\n{about}\n\n{build_table()}"
     (HERE / "bad-inputs.md").write_text(page, encoding="utf-8")

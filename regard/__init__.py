@@ -14,6 +14,7 @@ A name is imported when it is first used, so that `import regard` and `regard --
 from __future__ import annotations
 
 from importlib import import_module
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -249,7 +250,7 @@ def look(run: Run | str | Path, text: str, **options: Any) -> Look:
     Returns:
         The attention maps, the prediction and the faithfulness. Displays itself in a notebook; `save` writes a page.
     """
-    model = load(run) if isinstance(run, str) or hasattr(run, "__fspath__") else run
+    model: Any = load(run) if isinstance(run, str | PathLike) else run
     return model.look(text, **options)
 
 

@@ -69,7 +69,11 @@ class CommandGroup(TyperGroup):
         width = formatter.width - 6 - max(len(name) for name, _ in commands)
         for heading in (TRAIN_AND_USE, COMPARE, INSPECT, THEORY, DATA, MODELS):
             with formatter.section(heading):
-                rows = [(name, command) for name, command in commands if command.rich_help_panel == heading]
+                rows = [
+                    (name, command)
+                    for name, command in commands
+                    if getattr(command, "rich_help_panel", None) == heading
+                ]
                 formatter.write_dl([(name, command.get_short_help_str(width)) for name, command in rows])
 
 

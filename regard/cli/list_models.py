@@ -31,6 +31,7 @@ def collect_components() -> dict[str, Any]:
         for module in import_modules(regard.models.__name__, regard.models.__path__)
         for name, cls in vars(module).items()
         if name.endswith("Config")
+        and isinstance(cls, type)
         and dataclasses.is_dataclass(cls)
         and cls.__module__ == module.__name__
         and cls not in configs.values()

@@ -152,7 +152,7 @@ def settings_class(task: str) -> type[Settings]:
         )
     from regard.tasks.base import TASKS
 
-    return TASKS.find(task).settings_class
+    return TASKS.find(task)().settings_class
 
 
 def build_train_command(task: str) -> Callable[..., None]:

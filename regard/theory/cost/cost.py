@@ -91,5 +91,5 @@ def _build_recipe(path: str, vocab_size: int | None, num_classes: int) -> nn.Mod
             f"{path} is not a recipe of `regard train`, which has a task and one model"
         )
     settings = build_settings(str(task), tree)
-    vocab_size = vocab_size or getattr(settings.tokenizer, "vocab_size", None) or DEFAULT_VOCAB_SIZE
-    return build_task_model(settings.model, settings.task, vocab_size, num_classes)
+    size: int = vocab_size or getattr(settings.tokenizer, "vocab_size", None) or DEFAULT_VOCAB_SIZE
+    return build_task_model(settings.model, settings.task, size, num_classes)
