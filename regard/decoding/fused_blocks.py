@@ -75,8 +75,8 @@ class FusedBlocks:
             values = keys + 4 * (cache.keys_values.numel() // 2)
             source = (0, 0) if sources is None else (sources[i].keys.data_ptr(), sources[i].values.data_ptr())
             kernels.kernels.block(  # type: ignore[union-attr]
-                plan, x.data_ptr(), out.data_ptr(), b, w, keys, values, positions, slot, path, path_stride, first, n, *source, m,
-                last, kernels.address(rotation), scratch.data_ptr(), threads,
+                plan, x.data_ptr(), out.data_ptr(), b, w, keys, values, positions, slot, path, path_stride, first, n,
+                *source, m, last, kernels.address(rotation), scratch.data_ptr(), threads,
             )  # fmt: skip
             x = out  # a block may overwrite its input
         return x

@@ -1,7 +1,7 @@
 """Transformer blocks optimized for decoding.
 
-The weights are plain tensors, queries, keys and values are one product, and KV caches are written in place. A step calls
-no module and builds no mask.
+The weights are plain tensors, queries, keys and values are one product, and KV caches are written in place. A step
+calls no module and builds no mask.
 
     blocks = optimize_blocks(model.layers, "float32")                   # None if a block is not supported
     for block, cache in zip(blocks, caches):
@@ -55,7 +55,7 @@ class KeyRange:
 
 
 VisibleKeys = KeyRange | Tensor | None
-"""A key range; a bias that is added to the scores (b or 1, h or 1, w or 1, k), -inf for masked keys; or None: all keys."""
+"""A key range; a bias that is added to the scores (b or 1, h or 1, w or 1, k), -inf for masked keys; None: all keys."""
 
 
 class OptimizedSelfAttention:
@@ -173,8 +173,8 @@ class OptimizedBlock:
 def attend(q: Tensor, keys: Tensor, values: Tensor, visible: VisibleKeys) -> Tensor:
     """softmax(q keysᵀ + bias) values, for queries (b, h, w, d) that are scaled already and see at least one key.
 
-    The fused kernel is made for many queries. For the few beams of many sentences two plain products are faster on several
-    threads.
+    The fused kernel is made for many queries. For the few beams of many sentences two plain products are faster on
+    several threads.
 
     Returns:
         (b · w, h · d).
@@ -190,7 +190,7 @@ def attend(q: Tensor, keys: Tensor, values: Tensor, visible: VisibleKeys) -> Ten
 
 
 def gelu(x: Tensor) -> Tensor:
-    """F.gelu, without oneDNN for small inputs. oneDNN costs 10 to 20 µs per call, more than the work for one or two rows.
+    """F.gelu, without oneDNN for small inputs. It costs 10 to 20 µs per call, more than the work for one or two rows.
 
     The switch affects all threads, so only the main thread uses it.
     """

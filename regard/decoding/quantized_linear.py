@@ -1,4 +1,4 @@
-"""Linear layers for decoding, where a step multiplies a few rows with every weight and reading the weights takes the time.
+"""Linear layers for decoding, where a step multiplies few rows with every weight and most time is spent reading weights.
 
     float32    in the layout of a kernel of regard.kernels, converted once; without it, several rows in oneDNN's layout,
                and one row with the transposed weight, which torch multiplies faster
@@ -6,8 +6,8 @@
     int8       the weight at a quarter of the size, one scale per output; inputs are rounded too, and products are
                integers: by a kernel of regard.kernels for AVX-512 VNNI, or by fbgemm
 
-fbgemm has one input scale for the whole batch, so with it (and only with it) the result of a row depends slightly on the
-other rows of its batch. The kernel has one scale per row.
+fbgemm has one input scale for the whole batch, so with it (and only with it) the result of a row depends slightly on
+the other rows of its batch. The kernel has one scale per row.
 """
 
 from __future__ import annotations

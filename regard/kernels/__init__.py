@@ -125,8 +125,8 @@ def _multiply(linear: KernelLinear | Int8KernelLinear, x: Tensor, row_stride: in
         raise ValueError(f"the weight has {linear.in_features} inputs, got rows of {x.shape[1]}")
     rows, out = len(x), require_float32(x).new_empty(len(x), linear.out_features)
     kernels.product(  # type: ignore[union-attr]
-        x.data_ptr(), rows, row_stride, linear.in_features, *linear.pointers, linear.out_features, linear.relu, out.data_ptr(), linear.out_features, scratch,
-        torch.get_num_threads(),
+        x.data_ptr(), rows, row_stride, linear.in_features, *linear.pointers, linear.out_features, linear.relu,
+        out.data_ptr(), linear.out_features, scratch, torch.get_num_threads(),
     )  # fmt: skip
     return out
 

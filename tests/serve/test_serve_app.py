@@ -81,7 +81,7 @@ def test_wrong_questions_are_told_what_is_wrong():
             assert words in found.json()["error"]
         found = await client.post("/look", json={"text": "x", "what_if": ["swap:/etc:layers.0"]})
         assert found.status_code == 422
-        assert "a model that is served" in found.json()["error"]
+        assert "a served model only" in found.json()["error"]
         found = await client.get("/look", params={"text": "no"})
         assert found.status_code == 422
         assert "cannot be looked at" in found.text
