@@ -155,7 +155,7 @@ def measure_attention(plan: Plan, planned: PlannedDesign, seed: int, out: Path) 
 
 def _comprehensiveness(look: Mapping[str, Any]) -> float | None:
     """Return the drop without the most attended words minus the drop without random ones."""
-    for row in (look.get("faithfulness") or {}).get("rows") or []:
+    for row in (look.get("faithfulness") or {}).get("metrics") or []:
         if row["name"] == "comprehensiveness" and row["random"] is not None:
             return row["attention"] - row["random"]
     return None

@@ -14,6 +14,7 @@ from comparison_helpers import MODELS, rows_without_times, run, small_request
 
 from regard.comparison import ComparisonRequest, ComparisonStopped, compare, train_runs
 from regard.comparison.plan import copy_plan
+from regard.comparison.run_comparison import plan_comparison
 from regard.config.messages import collect_messages
 from regard.data.train_valid_split import count_duplicates
 from regard.errors import UserError
@@ -210,10 +211,10 @@ def test_a_design_can_start_from_a_trained_run(compared, reviews, tmp_path):
     assert config["warm_start"]["loaded"]
 
 
-def test_nothing_is_trained_in_a_dry_run(reviews, tmp_path):
+def test_planning_trains_nothing(reviews, tmp_path):
     with collect_messages() as messages:
-        results = run(small_request(reviews), tmp_path / "out", dry=True)
-    assert results["steps"][MODELS[0]] == 4
+        plan = plan_comparison(small_request(reviews), tmp_path / "out")
+    assert {planned.name: planned.steps for planned in plan.designs}[MODELS[0]] == 4
     assert not (tmp_path / "out/runs").exists()
     assert any("6 runs of 4 steps" in line for line in messages)
     assert any("MB" in line for line in messages)
