@@ -13,7 +13,7 @@ from result_blocks import ROOT, fill_block, read_result
 
 PAGE = ROOT / "docs" / "comparisons.md"
 PERCENT_METRICS = ("accuracy", "exact")
-OPTIONAL_COLUMNS = {"evidence": "evidence", "faithful": "faithfulness"}
+OPTIONAL_COLUMNS = {"evidence": "evidence", "faithfulness": "faithfulness"}
 
 
 def format_metric(value: float, metric: str) -> str:
@@ -33,12 +33,12 @@ def format_cells(row: dict[str, Any], metric: str, optional: list[str]) -> list[
     ]
     cells += [f"{row['seconds']:.0f} s", f"{1e3 * row['latency']:.1f} ms", f"{row['parameters']:,}"]
     cells += ["–" if row[key] is None else f"{row[key]:.2f}" for key in optional]
-    return [*cells, row["more"].replace("told apart", "is significant") or "–"]
+    return [*cells, row["vs_best"].replace("significant", "is significant") or "–"]
 
 
 def build_table(name: str) -> str:
     data = read_result(name)
-    metric, items, machine = data["measure"], data["items"], data["machine"]
+    metric, items, machine = data["metric"], data["items"], data["machine"]
     optional = [key for key in OPTIONAL_COLUMNS if any(row.get(key) is not None for row in data["rows"])]
     columns = ["rank", "design", metric, "95 % interval", "seeds", "steps", "training", "latency", "parameters"]
     columns += [*(OPTIONAL_COLUMNS[key] for key in optional), "difference from the first"]
