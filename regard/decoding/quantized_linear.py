@@ -1,4 +1,4 @@
-"""Linear layers for decoding, where a step multiplies few rows with every weight and most time is spent reading weights.
+"""Linear layers for decoding, where a step multiplies few rows with every weight and mostly reads weights.
 
     float32    in the layout of a kernel of regard.kernels, converted once; without it, several rows in oneDNN's layout,
                and one row with the transposed weight, which torch multiplies faster

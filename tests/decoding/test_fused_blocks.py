@@ -1,4 +1,4 @@
-"""A block in one call says what its parts say one after the other."""
+"""Fused blocks compute the same as their parts one after the other."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def run_steps(decoder: OptimizedSeq2SeqDecoder, fused: bool) -> list[Tensor]:
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_as_one_part_at_a_time(norm: str, positions: str, threads: int):
+def test_fused_blocks_equal_single_parts(norm: str, positions: str, threads: int):
     was = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -72,13 +72,13 @@ def test_as_one_part_at_a_time(norm: str, positions: str, threads: int):
         torch.set_num_threads(was)
 
 
-def test_wide_rows_are_kept_apart():
+def test_wide_rows():
     decoder = decoder_of(BatchTranslator(model(dim=1024, hidden=1024, heads=4, layers=1)))
     for one, other in zip(run_steps(decoder, True), run_steps(decoder, False), strict=True):
         torch.testing.assert_close(one, other, atol=2e-3, rtol=1e-3)
 
 
-def test_what_it_was_given_stays(monkeypatch: pytest.MonkeyPatch):
+def test_input_is_not_changed(monkeypatch: pytest.MonkeyPatch):
     decoder = decoder_of(BatchTranslator(model()))
     assert decoder.fused is not None
     given: list[tuple[Tensor, Tensor]] = []
@@ -89,7 +89,7 @@ def test_what_it_was_given_stays(monkeypatch: pytest.MonkeyPatch):
     assert all(torch.equal(x, before) for x, before in given)
 
 
-def test_other_parts_go_one_at_a_time():
+def test_other_activations_are_not_fused():
     made = model()
     made.decoder[0].ffn.activation = torch.nn.functional.silu
     assert decoder_of(BatchTranslator(made)).fused is None
@@ -97,7 +97,7 @@ def test_other_parts_go_one_at_a_time():
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("precision", ["float16", "int8"])
-def test_weights_of_fewer_bits(norm: str, precision: str):
+def test_fused_blocks_with_quantized_weights(norm: str, precision: str):
     if precision == "int8" and not kernels.can_multiply_int8(torch.zeros(1)):
         pytest.skip("no kernel for eight bits on this processor")
     decoder = decoder_of(BatchTranslator(model(norm=norm, hidden=130), precision=precision))
@@ -106,7 +106,7 @@ def test_weights_of_fewer_bits(norm: str, precision: str):
         torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
 
 
-def test_the_plan_is_as_long_as_the_kernel_reads():
+def test_plan_has_the_size_that_the_kernel_reads():
     """A field that is missing on one side shifts all behind it."""
     decoder = decoder_of(BatchTranslator(model()))
     assert decoder.fused is not None
@@ -118,7 +118,7 @@ def test_the_plan_is_as_long_as_the_kernel_reads():
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_gpt(positions: str, precision: str, threads: int):
+def test_fused_gpt_equals_single_parts(positions: str, precision: str, threads: int):
     torch.manual_seed(0)
     made = gpt.GPT(67, gpt.GPTConfig(44, 2, 2, positions=positions)).eval()
     with torch.no_grad():
@@ -142,7 +142,7 @@ def test_a_gpt(positions: str, precision: str, threads: int):
         torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
 
 
-def test_blocks_that_are_not_alike_go_one_part_at_a_time():
+def test_different_blocks_are_not_fused():
     wide, plain, split = model(), model(positions="rotary"), model(heads=4, dim=64)
     wide.decoder[1].ffn = FeedForward(44, 400, activation=torch.nn.functional.relu)
     plain.decoder[1].attention = MultiHeadAttention(44, 2)
@@ -150,7 +150,7 @@ def test_blocks_that_are_not_alike_go_one_part_at_a_time():
     assert [decoder_of(BatchTranslator(made.eval())).fused for made in (wide, plain, split)] == [None] * 3
 
 
-def test_a_copy_has_weights_of_its_own():
+def test_a_deep_copy_has_its_own_weights():
     made = model(norm="pre")
     first = BatchTranslator(made)
     wanted = run_steps(decoder_of(first), True)
@@ -163,12 +163,12 @@ def test_a_copy_has_weights_of_its_own():
             assert torch.equal(found, said)
 
 
-def test_rows_of_another_width_are_refused():
+def test_rows_of_another_width_raise():
     with pytest.raises(ValueError, match="40 inputs, got rows of 3"):
         kernels.KernelLinear(torch.zeros(2, 40), None)(torch.zeros(1, 3))
 
 
-def test_a_part_that_still_learns_is_stilled():
+def test_modules_in_training_mode_are_evaluated():
     made = model(mechanism="bare", dropout=0.5)
     made.decoder.train()
     translator = BatchTranslator(made)
@@ -176,7 +176,7 @@ def test_a_part_that_still_learns_is_stilled():
     assert made.training is False
 
 
-def test_a_beam_says_the_same_in_one_thread_and_in_two():
+def test_beam_search_is_equal_with_one_and_two_threads():
     made = model(positions="rotary", norm="pre")
     was, found = torch.get_num_threads(), []
     try:

@@ -1,4 +1,4 @@
-"""Each text of a batch is written as if it were alone, with a cache as without, and again the same."""
+"""Generation: batches, caches and seeds do not change a text."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize(("mechanism", "positions"), WAYS)
-def test_a_batch_is_each_alone_and_a_cache_changes_nothing(mechanism, positions):
+def test_batch_and_cache_do_not_change_the_text(mechanism, positions):
     net = model(mechanism, positions)
     for sampling in (GREEDY, DRAWN):
         how = {"max_new_tokens": 8, "sampling": sampling, "stop_ids": ()}
@@ -54,7 +54,7 @@ def test_a_batch_is_each_alone_and_a_cache_changes_nothing(mechanism, positions)
 
 @pytest.mark.parametrize(("mechanism", "positions"), WAYS)
 @torch.inference_mode()
-def test_all_ways_through_a_model_give_the_same_logits(mechanism, positions):
+def test_all_decoders_give_the_same_logits(mechanism, positions):
     net = model(mechanism, positions)
     decoders = [UncachedDecoder(net), CachedDecoder(net), build_causal_decoder(net)]
     assert isinstance(decoders[2], OptimizedDecoder if mechanism == "dot" else CachedDecoder)
@@ -72,7 +72,7 @@ def test_all_ways_through_a_model_give_the_same_logits(mechanism, positions):
 
 
 @torch.inference_mode()
-def test_a_cache_that_was_given_too_little_room_grows():
+def test_a_cache_with_too_little_capacity_grows():
     net = model()
     small, large = build_causal_decoder(net), build_causal_decoder(net)
     small.prefill(PROMPTS, 1), large.prefill(PROMPTS, 20)
@@ -82,7 +82,7 @@ def test_a_cache_that_was_given_too_little_room_grows():
     torch.testing.assert_close(a, b)
 
 
-def test_greedy_is_what_hugging_face_writes(monkeypatch):
+def test_greedy_equals_hugging_face(monkeypatch):
     monkeypatch.setenv("TRANSFORMERS_VERBOSITY", "error")
     transformers = pytest.importorskip("transformers")
     from regard.hub.hf_gpt2 import GPT2_FAMILY
@@ -101,7 +101,7 @@ def test_greedy_is_what_hugging_face_writes(monkeypatch):
     assert ids(generate(ours, prompt.tolist(), max_new_tokens=20, sampling=GREEDY, stop_ids=())) == wanted
 
 
-def test_the_same_seed_writes_the_same_and_another_another():
+def test_the_seed_determines_the_text():
     net = model()
     first = ids(generate(net, PROMPTS, max_new_tokens=16, sampling=DRAWN))
     assert ids(generate(net, PROMPTS, max_new_tokens=16, sampling=DRAWN)) == first
@@ -109,7 +109,7 @@ def test_the_same_seed_writes_the_same_and_another_another():
     assert ids(generate(net, PROMPTS, max_new_tokens=16, sampling=Sampling(0.9, 20, 0.95, seed=6))) != first
 
 
-def test_samples_of_one_prompt_differ_and_do_not_hang_on_how_many_there_are():
+def test_samples_of_a_prompt_differ_and_do_not_depend_on_their_number():
     net = model()
     three = generate(net, PROMPTS[:2], max_new_tokens=10, sampling=DRAWN, num_samples=3, stop_ids=())
     assert [len(samples) for samples in three] == [3, 3]
@@ -120,7 +120,7 @@ def test_samples_of_one_prompt_differ_and_do_not_hang_on_how_many_there_are():
         assert samples[0].prompt == prompt
 
 
-def test_a_text_ends_at_a_stop_word_and_the_others_go_on():
+def test_a_text_ends_at_a_stop_token_and_the_others_continue():
     net = model()
     free = generate(net, PROMPTS, max_new_tokens=30, sampling=DRAWN, num_samples=4, stop_ids=())
     stops = {free[0][0].ids[3], free[1][2].ids[8], free[3][1].ids[0]}
@@ -134,7 +134,7 @@ def test_a_text_ends_at_a_stop_word_and_the_others_go_on():
     assert ended >= 3
 
 
-def test_each_word_is_heard_when_it_is_chosen():
+def test_on_token_is_called_when_a_token_is_chosen():
     heard: dict[tuple[int, int], list[int]] = {}
     order = []
 
@@ -149,7 +149,7 @@ def test_each_word_is_heard_when_it_is_chosen():
     assert order[:4] == [(0, 0), (0, 1), (1, 0), (1, 1)]  # a word of each, then the next
 
 
-def test_words_that_are_never_to_be_written_are_not():
+def test_suppressed_tokens_are_never_generated():
     net = model()
     never = set(range(0, VOCAB, 2))
     for sampling in (GREEDY, DRAWN, Sampling(2.0), Sampling(top_p=0.9)):
@@ -157,7 +157,7 @@ def test_words_that_are_never_to_be_written_are_not():
         assert not {word for text in written for word in text} & never
 
 
-def test_no_more_words_than_asked_for_and_nothing_left_changed():
+def test_max_new_tokens_and_the_model_is_unchanged():
     net = model().train()
     written = generate(net, PROMPTS, max_new_tokens=1, stop_ids=())
     assert [len(text) for text in ids(written)] == [1] * 4
@@ -167,7 +167,7 @@ def test_no_more_words_than_asked_for_and_nothing_left_changed():
 
 @pytest.mark.parametrize("mechanism", ["dot", "additive"])
 @pytest.mark.parametrize("sampling", [GREEDY, DRAWN], ids=["greedy", "drawn"])
-def test_a_text_goes_on_beyond_the_last_place(mechanism, sampling):
+def test_a_text_grows_beyond_the_maximum_length(mechanism, sampling):
     """Each text at its own moment, with a cache as without."""
     net = model(mechanism, "learned:length=16")
     assert max_positions(net) == 16
@@ -180,7 +180,7 @@ def test_a_text_goes_on_beyond_the_last_place(mechanism, sampling):
     assert generate(net, PROMPTS[:1], max_new_tokens=13, stop_ids=())[0][0].window_moved
 
 
-def test_a_long_prompt_is_seen_from_its_window_on():
+def test_a_long_prompt_is_truncated_to_its_window():
     net = model("dot", "learned:length=16")
     prompt = [7 + i % 50 for i in range(100)]
     begin = window_start(100, 16)
@@ -190,7 +190,7 @@ def test_a_long_prompt_is_seen_from_its_window_on():
     assert written.ids == ids(generate(net, [prompt[begin:]], max_new_tokens=3, sampling=GREEDY, stop_ids=()))[0]
 
 
-def test_what_is_seen_slides_by_half_and_never_exceeds_the_places():
+def test_the_window_moves_by_half_and_never_exceeds_the_maximum():
     for most in (1, 2, 7, 16):
         begins = [window_start(n, most) for n in range(1, 100)]
         assert all(0 < n - begin <= most for n, begin in zip(range(1, 100), begins, strict=True))
@@ -198,7 +198,7 @@ def test_what_is_seen_slides_by_half_and_never_exceeds_the_places():
     assert window_start(1000, None) == 0
 
 
-def test_texts_that_have_ended_do_not_run_out_of_places():
+def test_ended_texts_do_not_exceed_the_maximum_length():
     """The longest ends first and stays in the batch for a while; its places must not be counted on."""
     net = model("dot", "learned:length=24")
     prompts, wild = [[7 + i for i in range(20)], *[[10 + i] for i in range(4)]], Sampling(5.0)
@@ -210,7 +210,7 @@ def test_texts_that_have_ended_do_not_run_out_of_places():
     assert written[1:] == free[1:]
 
 
-def test_whoever_looks_or_steps_in_is_not_passed_by():
+def test_record_and_edit_work_during_generation():
     net = model()
     with record(net) as seen:
         generate(net, [[7, 8, 9]], max_new_tokens=4, sampling=GREEDY, stop_ids=())
@@ -236,18 +236,18 @@ def test_whoever_looks_or_steps_in_is_not_passed_by():
         ({"precision": "int3"}, "int3.*float32"),
     ],
 )
-def test_what_cannot_be_done_is_told(given, said):
+def test_invalid_generation_arguments(given, said):
     with pytest.raises(UserError, match=said):
         generate(model(), **{"prompts": [[5]], "max_new_tokens": 2, **given})
 
 
-def test_another_precision_needs_prepared_weights():
+def test_quantized_precision_needs_an_optimized_decoder():
     for given in ({"model": model("additive")}, {"model": model(), "cache": False}):
         with pytest.raises(UserError, match="dot attention"):
             generate(prompts=[[5]], precision="float16", **given)
 
 
-def test_a_writer_is_used_again_and_half_the_bytes_write_nearly_the_same():
+def test_a_generator_is_reusable_and_float16_is_close():
     net = model()
     writer = TextGenerator(net)
     for prompts in (PROMPTS, PROMPTS[:1], PROMPTS[1:]):
@@ -259,7 +259,7 @@ def test_a_writer_is_used_again_and_half_the_bytes_write_nearly_the_same():
     assert sum(same) / len(same) > 0.8
 
 
-def test_a_convolutional_model_writes_too():
+def test_a_convolutional_model_generates():
     torch.manual_seed(0)
     net = causal_cnn.CausalCNNConfig(dim=16, layers=3).build(VOCAB).eval()
     with torch.no_grad():

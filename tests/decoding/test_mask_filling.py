@@ -1,4 +1,4 @@
-"""What is named for a [MASK] has the chance that the model gives it."""
+"""Predictions for a [MASK] have the probabilities of the model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_likeliest_words_come_first_with_their_chances(name: str):
+def test_tokens_are_sorted_by_probability(name: str):
     model = MODELS[name]().train()
     found = mask_filling.predict_masks(model, IDS, top=5)
     assert model.training, "it is left as it was"
@@ -46,7 +46,7 @@ def test_the_likeliest_words_come_first_with_their_chances(name: str):
         assert [guess.probability for guess in guesses] == pytest.approx(wanted.values.tolist(), rel=1e-5)
 
 
-def test_words_that_are_never_named_keep_their_chance():
+def test_suppressed_tokens_do_not_change_probabilities():
     model = MODELS["bert"]()
     free = mask_filling.predict_masks(model, IDS, top=VOCAB)[0]
     assert sum(guess.probability for guess in free) == pytest.approx(1, abs=1e-5)
@@ -54,7 +54,7 @@ def test_words_that_are_never_named_keep_their_chance():
     assert some == [guess for guess in free if guess.ids[0] >= len(SPECIAL_TOKENS)]
 
 
-def test_of_a_long_text_the_words_around_are_seen():
+def test_a_window_around_the_mask_of_a_long_text():
     model = MODELS["bert"]()
     long = [7 + i % 30 for i in range(60)]
     for place, start in ((0, 0), (4, 0), (30, 22), (59, 44)):
@@ -64,7 +64,7 @@ def test_of_a_long_text_the_words_around_are_seen():
         assert near == alone
 
 
-def test_a_blank_model_does_not_look_at_the_word_that_it_names():
+def test_a_blank_model_does_not_see_the_masked_token():
     model = MODELS["birnn"]()
     one = [9, 10, MASK, 12]
     with torch.no_grad():
@@ -76,7 +76,7 @@ def spans_model() -> gpt.GPT:
     return shaken(gpt.GPT(VOCAB, gpt.GPTConfig(24, 2, 3, positions="learned:length=64"))).eval()
 
 
-def test_a_span_has_the_product_of_its_words_chances():
+def test_span_probability_is_the_product_of_its_tokens():
     model = spans_model()
     prompt, words = [8, 9, MASK, 10, MASK], [20, 21, EOS]
     chance = 1.0
@@ -86,7 +86,7 @@ def test_a_span_has_the_product_of_its_words_chances():
     assert mask_filling.sequence_probability(model, prompt, words) == pytest.approx(chance, rel=1e-4)
 
 
-def test_spans_are_different_and_the_likeliest_comes_first():
+def test_spans_are_unique_and_sorted():
     model = spans_model()
     writer = TextGenerator(model)
     found = mask_filling.predict_spans(
@@ -107,7 +107,7 @@ def test_spans_are_different_and_the_likeliest_comes_first():
         assert guess.probability == pytest.approx(wanted), "a span that ended says so"
 
 
-def test_nothing_to_fill_is_told():
+def test_a_text_without_a_mask_raises():
     with pytest.raises(UserError, match="no \\[MASK\\]"):
         mask_filling.predict_masks(MODELS["bert"](), [7, 8])
     with pytest.raises(UserError, match="guesses"):

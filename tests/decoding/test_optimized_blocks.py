@@ -1,4 +1,4 @@
-"""Prepared blocks are the blocks: of a GPT, of a translator's decoder, for one word at a time or for beams."""
+"""Optimized blocks compute the same as the blocks of the model, for texts and for beams."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def finish(model, x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("name", SIDES)
 @torch.inference_mode()
-def test_a_translators_decoder_step_by_step(name: str):
+def test_decoder_blocks_step_by_step(name: str):
     model = shaken(SIDES[name]())
     read, hidden = source(model)
     words = torch.randint(6, VOCAB, (B, 9))
@@ -66,7 +66,7 @@ def test_a_translators_decoder_step_by_step(name: str):
 
 @pytest.mark.parametrize("name", SIDES)
 @torch.inference_mode()
-def test_beams_are_places_that_see_their_own_past(name: str):
+def test_beams_see_their_own_past_only(name: str):
     """Beams of a sentence share its row: what a beam may see is a bias, and no cache is ever reordered."""
     model, w = shaken(SIDES[name]()), 4
     read, hidden = source(model)
@@ -95,7 +95,7 @@ def test_beams_are_places_that_see_their_own_past(name: str):
 
 
 @torch.inference_mode()
-def test_rows_are_picked_in_any_order_and_more_than_once():
+def test_select_rows_in_any_order_and_repeatedly():
     keys, values = torch.randn(3, 2, 4, 5), torch.randn(3, 2, 4, 5)
     cache = InPlaceKVCache(KVCache(keys, values, range(4)), 3)
     cache.select(torch.tensor([2, 0, 2, 1]))
@@ -105,14 +105,14 @@ def test_rows_are_picked_in_any_order_and_more_than_once():
     assert torch.equal(got_values, torch.cat((values[[2, 0, 2, 1]], -new), 2))
 
 
-def test_other_kinds_of_blocks_are_left_to_themselves():
+def test_unsupported_blocks_are_not_optimized():
     assert optimize_blocks(gpt.GPT(VOCAB, gpt.GPTConfig(42, 2, 3, mechanism="additive")).layers) is None
     assert optimize_blocks(t5.T5(VOCAB, t5.T5Config(42, 29, 2, 1, 3, 5, gated_ffn=True)).decoder) is None
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 @torch.inference_mode()
-def test_a_prepared_map_is_the_map(precision: str):
+def test_converted_linear_equals_the_layer(precision: str):
     from regard.decoding.quantized_linear import linear_factory
 
     layer = nn.Linear(45, 37)
@@ -123,7 +123,7 @@ def test_a_prepared_map_is_the_map(precision: str):
     torch.testing.assert_close(linear_factory(precision)(layer.weight, None)(x), without, atol=atol, rtol=1e-4)
 
 
-def test_gelu_is_gelu_and_leaves_onednn_as_it_was():
+def test_gelu_is_correct_and_restores_onednn():
     for rows in (1, 3, 100):
         x = torch.randn(rows, 1024)
         torch.testing.assert_close(gelu(x), nn.functional.gelu(x))

@@ -1,4 +1,4 @@
-"""Words are drawn as their chances say, and from no others than those allowed."""
+"""Tokens are sampled with their probabilities, and only from the allowed ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def expected(row: torch.Tensor, temperature: float, top_k: int | None, top_p: fl
 @pytest.mark.parametrize("top_k", [None, 5, 100, VOCAB, 5000])
 @pytest.mark.parametrize("top_p", [None, 0.3, 0.95, 0.9999, 1.0])
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0])
-def test_words_come_as_often_as_their_chances_say(top_k, top_p, temperature):
+def test_frequencies_match_probabilities(top_k, top_p, temperature):
     row = logits(1)[0]
     found = drawn(Sampling(temperature, top_k, top_p), row)
     wanted = expected(row, temperature, top_k, top_p)
@@ -48,12 +48,12 @@ def test_words_come_as_often_as_their_chances_say(top_k, top_p, temperature):
 
 
 @pytest.mark.parametrize("scale", [0.01, 8.0])
-def test_top_p_is_the_same_whether_a_few_words_reach_it_or_all_must_be_sorted(scale):
+def test_top_p_with_few_and_with_all_tokens(scale):
     row = logits(1, scale=scale)[0]
     assert np.abs(drawn(Sampling(top_p=0.9), row) - expected(row, 1.0, None, 0.9)).max() < 6e-4
 
 
-def test_the_words_to_choose_from_are_those_of_hugging_face():
+def test_candidates_equal_hugging_face():
     transformers = pytest.importorskip("transformers")
     row = logits(1)
     for k, p in ((40, 0.8), (7, 0.99), (None, 0.6)):
@@ -64,7 +64,7 @@ def test_the_words_to_choose_from_are_those_of_hugging_face():
         assert np.abs(drawn(Sampling(0.7, k, p), row[0]) - theirs).max() < 6e-4
 
 
-def test_greedy_takes_the_likeliest_whatever_the_number():
+def test_greedy_takes_the_most_probable_token():
     rows = logits()
     numbers = np.array([0.0, 0.5, 0.999], np.float32)
     for sampling in (GREEDY, Sampling(temperature=0.0, top_p=0.5), Sampling(temperature=2.0, top_k=1)):
@@ -74,14 +74,14 @@ def test_greedy_takes_the_likeliest_whatever_the_number():
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(top_k=3), Sampling(top_p=0.7), Sampling(0.01)])
-def test_the_greatest_and_the_least_number_lead_to_words_that_have_a_chance(sampling):
+def test_extreme_uniforms_give_tokens_with_positive_probability(sampling):
     row = torch.full((2, VOCAB), -torch.inf)
     row[:, [7, 11, 300]] = torch.tensor([1.0, 1.1, 0.9])
     for number in (0.0, float(np.nextafter(np.float32(1), np.float32(0)))):
         assert set(sampling.choose(row, np.full(2, number, np.float32)).tolist()) <= {7, 11, 300}
 
 
-def test_rows_do_not_see_each_other():
+def test_rows_are_independent():
     rows, numbers = logits(5), np.linspace(0, 0.99, 5, dtype=np.float32)
     for sampling in (Sampling(top_p=0.9), Sampling(0.8, 50), Sampling(1.3)):
         together = sampling.choose(rows, numbers)
@@ -89,7 +89,7 @@ def test_rows_do_not_see_each_other():
         assert together.tolist() == alone
 
 
-def test_numbers_hang_on_the_seed_the_prompt_and_the_sample_alone():
+def test_uniforms_depend_on_seed_prompt_and_sample_only():
     one = Sampling(seed=3).draw_uniforms([5, 6], 0, 8)
     assert np.array_equal(one, Sampling(seed=3).draw_uniforms([5, 6], 0, 8))
     assert np.array_equal(one[:4], Sampling(seed=3).draw_uniforms([5, 6], 0, 4))
@@ -111,6 +111,6 @@ def test_numbers_hang_on_the_seed_the_prompt_and_the_sample_alone():
         ({"seed": -1}, "seed"),
     ],
 )
-def test_settings_that_make_no_sense_are_told(given, said):
+def test_invalid_sampling_options(given, said):
     with pytest.raises(UserError, match=said):
         Sampling(**given)

@@ -1,4 +1,4 @@
-"""Text comes in whole characters and whole words, and all of it is what the tokens say."""
+"""Text streams return whole characters and whole words, and the complete text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def detokenizer(request) -> Detokenizer:
     return Detokenizer(tokenizer.train_tokenizer([TEXT, "and other words"], request.param, vocab))
 
 
-def test_pieces_are_the_text(detokenizer: Detokenizer):
+def test_pieces_add_up_to_the_text(detokenizer: Detokenizer):
     ids = detokenizer.tokenizer.encode(TEXT).ids
     text = detokenizer.stream()
     pieces = [text.add(id) for id in ids]
@@ -33,7 +33,7 @@ def test_pieces_are_the_text(detokenizer: Detokenizer):
 
 
 @pytest.mark.parametrize("kind", ["bpe", "chars"])
-def test_a_word_comes_when_it_is_whole(kind: str):
+def test_a_word_is_returned_when_it_is_complete(kind: str):
     detokenizer = Detokenizer(tokenizer.train_tokenizer([TEXT], kind, 270 if kind == "bpe" else 500))
     text, came = detokenizer.stream(), []
     for id in detokenizer.tokenizer.encode("The naïve café owner sold").ids:
@@ -44,7 +44,7 @@ def test_a_word_comes_when_it_is_whole(kind: str):
     assert text.flush() == ""
 
 
-def test_no_half_character_ever_comes():
+def test_incomplete_characters_are_never_returned():
     detokenizer = Detokenizer(tokenizer.train_tokenizer(["a b c"], "bpe", 262))  # every byte a token
     ids = detokenizer.tokenizer.encode("x 😀").ids
     text = detokenizer.stream()
@@ -53,7 +53,7 @@ def test_no_half_character_ever_comes():
     assert detokenizer.decode([ids[-1], *ids[:1]]) == "\ufffdx", "a byte that no character has is shown as such"
 
 
-def test_words_stand_apart_from_the_prompt_and_from_each_other():
+def test_words_are_separated_by_spaces():
     detokenizer = Detokenizer(tokenizer.train_tokenizer(["the cat sat on the mat"], "words", 50))
     ids = detokenizer.tokenizer.encode("sat on").ids
     assert detokenizer.decode(ids) == "sat on"
@@ -62,7 +62,7 @@ def test_words_stand_apart_from_the_prompt_and_from_each_other():
     assert detokenizer.decode([UNK, EOS, MASK], prompt="the cat") == ""
 
 
-def test_lines_come_back_where_they_are_tokens():
+def test_newline_tokens():
     detokenizer = Detokenizer(tokenizer.train_tokenizer(["the cat\nsat on"], "spaces", 50))
     ids = detokenizer.tokenizer.encode("the cat\nsat on").ids
     assert EOS in ids

@@ -1,4 +1,4 @@
-"""Batches on threads of their own: the same translations, torch's threads as they were, errors and stops heard."""
+"""Batches in threads: the same translations, torch's threads are restored, errors are raised."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def two_threads():
     torch.set_num_threads(before)
 
 
-def test_each_part_is_made_once_alone_on_its_core(two_threads):
+def test_each_item_runs_once_on_one_core(two_threads):
     def work(part: int) -> tuple[int, int, bool]:
         return 10 * part, torch.get_num_threads(), torch.is_inference_mode_enabled()
 
@@ -31,7 +31,7 @@ def test_each_part_is_made_once_alone_on_its_core(two_threads):
     assert dict(run_in_threads(work, [7])) == {0: (70, 2, False)}  # one part has all cores
 
 
-def test_an_error_in_a_part_is_heard_and_the_rest_is_left(two_threads):
+def test_an_error_is_raised_and_the_rest_is_cancelled(two_threads):
     begun = []
 
     def work(part: int) -> int:
@@ -46,7 +46,7 @@ def test_an_error_in_a_part_is_heard_and_the_rest_is_left(two_threads):
     assert torch.get_num_threads() == 2
 
 
-def test_few_rows_are_not_dealt_out():
+def test_small_batches_are_not_split():
     rows = np.arange(16)
     halves = split_batches([rows], 2, 5)
     assert [half.tolist() for half in halves] == [rows[::2].tolist(), rows[1::2].tolist()]
@@ -56,7 +56,7 @@ def test_few_rows_are_not_dealt_out():
 
 
 @pytest.mark.parametrize("count", [1, 16, 70])
-def test_translations_do_not_hang_on_threads(two_threads, count: int):
+def test_translations_do_not_depend_on_threads(two_threads, count: int):
     torch.manual_seed(0)
     model = transformer.TransformerConfig(dim=32, hidden=64, layers=2, heads=2, norm="pre").build(101).eval()
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Translating: beams find what an exhaustive search finds, one beam is greedy, and batch-mates change nothing."""
+"""Translation: beam search equals a reference search, one beam is greedy, and the batch changes nothing."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def by_hand(model, source, limit):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_one_beam_is_greedy_and_is_what_the_whole_model_says(name):
+def test_one_beam_is_greedy_and_equals_the_full_model(name):
     model = made(name)
     writer = BatchTranslator(model)
     assert type(writer._decoder) is WAYS.get(name, OptimizedSeq2SeqDecoder)
@@ -137,7 +137,7 @@ def slow_beam(model, source, w, limit, alpha):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_beams_are_those_of_a_plain_search(name):
+def test_beams_equal_a_reference_search(name):
     model, moved = made(name), False
     for alpha, part in ((0.0, slice(0, None, 3)), (1.0, slice(1, None, 3))):
         found = BatchTranslator(model).translate(SOURCES, strategy=BeamSearch(4, alpha, num_hypotheses=3), max_length=6)
@@ -152,7 +152,7 @@ def test_beams_are_those_of_a_plain_search(name):
 
 
 @pytest.mark.parametrize("name", ["transformer", "alibi", "additive", "fed"])
-def test_alone_is_as_in_a_batch_of_many(name):
+def test_the_batch_does_not_change_a_translation(name):
     writer = BatchTranslator(made(name))
     for how in (BeamSearch(5), Sampling(1.0, seed=3), Sampling(0.7, top_k=9, seed=3)):
         together = writer.translate(SOURCES, strategy=how, max_length=lambda n: n + 4)
@@ -162,7 +162,7 @@ def test_alone_is_as_in_a_batch_of_many(name):
             assert alone[0].score == pytest.approx(said[0].score, abs=1e-4)
 
 
-def test_finished_sentences_are_dropped_and_many_batches_come_back_in_order(monkeypatch):
+def test_finished_sentences_are_removed_and_results_keep_their_order(monkeypatch):
     model, dropped = made("transformer"), []
     writer = BatchTranslator(model)
     select = OptimizedSeq2SeqDecoder.select
@@ -177,7 +177,7 @@ def test_finished_sentences_are_dropped_and_many_batches_come_back_in_order(monk
     assert [s[0].ids for s in small] == [s[0].ids for s in whole]
 
 
-def test_the_likeliest_ways_to_go_on_are_those_of_a_sort():
+def test_top_candidates_equal_a_sort():
     torch.manual_seed(0)
     for b, w, blocks, k in ((1, 1, 1, 2), (3, 5, 7, 10), (2, 4, 1, 8)):
         logits, scores = torch.randn(b, w, 64 * blocks), torch.randn(b, w)
@@ -189,7 +189,7 @@ def test_the_likeliest_ways_to_go_on_are_those_of_a_sort():
         assert (parents * 64 * blocks + words == wanted.indices[:, :k].numpy()).all()
 
 
-def test_few_words_are_no_trouble_for_many_beams():
+def test_more_beams_than_tokens():
     model = shaken(transformer.Transformer(8, transformer.TransformerConfig(16, 24, 1, 1, 2)))
     found = BatchTranslator(model, suppress=[0, 1, 2, 4, 5]).translate(
         [[6, 7, 3]], strategy=BeamSearch(12, num_hypotheses=6), max_length=4
@@ -200,7 +200,7 @@ def test_few_words_are_no_trouble_for_many_beams():
     assert all(a >= b for a, b in lengths)
 
 
-def test_words_that_are_never_to_be_said_are_not():
+def test_suppressed_tokens_are_never_translated():
     model = two_sided()
     first = {
         said[0].ids[0]
@@ -213,7 +213,7 @@ def test_words_that_are_never_to_be_said_are_not():
         assert torch.isfinite(model.bias).all()  # the model itself is left as it was
 
 
-def test_a_watched_model_says_the_same_and_is_seen():
+def test_record_does_not_change_the_translation():
     model = two_sided()
     writer = BatchTranslator(model)
     plain = writer.translate(SOURCES[:2], strategy=BeamSearch(3), max_length=6)
@@ -224,7 +224,7 @@ def test_a_watched_model_says_the_same_and_is_seen():
 
 
 @pytest.mark.parametrize("precision", ["float16", "int8"])
-def test_rounded_weights_say_nearly_the_same(precision):
+def test_quantized_weights_are_close(precision):
     model = two_sided()
     exact = BatchTranslator(model, suppress=[9]).translate(SOURCES, strategy=BeamSearch(3), max_length=4)
     rounded = BatchTranslator(model, suppress=[9], precision=precision).translate(
@@ -248,6 +248,6 @@ def test_rounded_weights_say_nearly_the_same(precision):
         (lambda: BatchTranslator(gpt.GPT(V, gpt.GPTConfig(8, 1, 1))), "not an encoder-decoder"),
     ],
 )
-def test_what_cannot_be_meant_is_said(call, message):
+def test_invalid_translation_arguments(call, message):
     with pytest.raises(UserError, match=message):
         call()

@@ -27,7 +27,7 @@ def attended(q: Tensor, keys: Tensor, values: Tensor, allowed: Tensor) -> Tensor
 
 @given(few, few, few, st.integers(1, 41), st.one_of(st.integers(1, 37), st.integers(38, 150)), st.integers(0, 10_000))
 @settings(max_examples=60, deadline=None)
-def test_attention_to_a_stretch_of_keys(b: int, h: int, w: int, k: int, d: int, seed: int):
+def test_attention_to_a_range_of_keys(b: int, h: int, w: int, k: int, d: int, seed: int):
     draw = torch.Generator().manual_seed(seed)
     q = torch.randn(b, w, 3, h, d, generator=draw).permute(2, 0, 3, 1, 4)[0]  # as a product leaves it
     both = torch.randn(2, b, h, k + 5, d, generator=draw)
@@ -48,7 +48,7 @@ def test_attention_to_a_stretch_of_keys(b: int, h: int, w: int, k: int, d: int, 
 
 @given(few, few, few, st.integers(1, 41), st.one_of(st.integers(1, 37), st.integers(38, 150)), st.integers(0, 10_000))
 @settings(max_examples=60, deadline=None)
-def test_new_places_are_written_and_seen_along_a_path(b: int, h: int, w: int, past: int, d: int, seed: int):
+def test_new_positions_are_written_and_seen_along_a_path(b: int, h: int, w: int, past: int, d: int, seed: int):
     draw = torch.Generator().manual_seed(seed)
     qkv = torch.randn(b * w, 3 * h * d, generator=draw)
     both = torch.randn(2, b, h, past + w + 3, d, generator=draw)
@@ -80,7 +80,7 @@ def lanes(request: pytest.FixtureRequest):
     st.sampled_from([torch.float32, torch.float16]), st.integers(1, 3), st.integers(0, 10_000),
 )  # fmt: skip
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_rows_times_a_weight(
+def test_kernel_linear(
     lanes: int,
     rows: int,
     out: int,
@@ -118,9 +118,7 @@ eight = pytest.mark.skipif(
     st.integers(1, 3), st.integers(0, 10_000),
 )  # fmt: skip
 @settings(max_examples=150, deadline=None)
-def test_rows_and_a_weight_of_eight_bits(
-    rows: int, out: int, inside: int, biased: bool, relu: bool, threads: int, seed: int
-):
+def test_int8_kernel_linear(rows: int, out: int, inside: int, biased: bool, relu: bool, threads: int, seed: int):
     draw = torch.Generator().manual_seed(seed)
     x, weight = torch.randn(rows, inside, generator=draw), torch.randn(out, inside, generator=draw)
     bias = torch.randn(out, generator=draw) if biased else None
@@ -144,7 +142,7 @@ def test_rows_and_a_weight_of_eight_bits(
 
 
 @eight
-def test_eight_bits_of_nothing_and_of_no_number():
+def test_int8_with_zeros_and_nan():
     product = kernels.Int8KernelLinear(torch.zeros(3, 5), torch.tensor([0.0, 1.0, -torch.inf]))
     assert product(torch.ones(2, 5)).tolist() == [[0.0, 1.0, -torch.inf]] * 2
     assert product(torch.zeros(1, 5)).tolist() == [[0.0, 1.0, -torch.inf]]
@@ -156,7 +154,7 @@ def test_eight_bits_of_nothing_and_of_no_number():
 
 @pytest.mark.parametrize(("rows", "wide"), [(1, 1), (3, 37), (80, 256), (131, 257)])
 @pytest.mark.parametrize("added", [True, False])
-def test_the_norm_of_a_sum(rows: int, wide: int, added: bool):
+def test_add_norm(rows: int, wide: int, added: bool):
     x, y = torch.randn(rows, wide), 3 + torch.randn(rows, wide)
     weight, bias = torch.randn(wide), torch.randn(wide)
     whole, normed = kernels.add_norm(x, y if added else None, weight, bias, 1e-5)
@@ -167,7 +165,7 @@ def test_the_norm_of_a_sum(rows: int, wide: int, added: bool):
 
 @given(few, few, st.integers(1, 300) | st.just(2503), st.integers(1, 12), st.integers(0, 10_000))
 @settings(max_examples=60, deadline=None)
-def test_the_likeliest_words(b: int, w: int, vocab: int, k: int, seed: int):
+def test_top_candidates(b: int, w: int, vocab: int, k: int, seed: int):
     random = np.random.default_rng(seed)
     logits = torch.from_numpy(random.normal(0, 3, (b, w, vocab)).astype(np.float32))
     logits[..., random.integers(vocab)] = -torch.inf
@@ -191,14 +189,14 @@ def test_large_and_small_scores():
     torch.testing.assert_close(found, ((q @ keys.mT).softmax(-1) @ values).view(1, 2))
 
 
-def test_wrong_arguments_are_refused():
+def test_wrong_arguments_raise():
     with pytest.raises(TypeError, match="takes 24 numbers, and was given 2"):
         kernels.kernels.attend(1, 2)  # type: ignore[union-attr]
     with pytest.raises(TypeError):
         kernels.kernels.product(*"abcdefghijklmno")  # type: ignore[union-attr]
 
 
-def test_without_the_kernels_torch_says_the_same(monkeypatch: pytest.MonkeyPatch):
+def test_torch_fallback_gives_the_same(monkeypatch: pytest.MonkeyPatch):
     from regard.decoding import BatchTranslator, BeamSearch, TextGenerator
     from regard.models import gpt, transformer
 
@@ -220,7 +218,7 @@ def test_without_the_kernels_torch_says_the_same(monkeypatch: pytest.MonkeyPatch
     assert said() == with_kernels
 
 
-def test_what_is_not_float32_is_refused_or_left_to_torch():
+def test_other_types_raise_or_use_torch():
     from regard.decoding.optimized_blocks import build_norm
 
     with pytest.raises(TypeError, match="need float32, got"):
@@ -234,7 +232,7 @@ def test_what_is_not_float32_is_refused_or_left_to_torch():
     assert build_norm(norm)(x.float(), None)[1].dtype == torch.float32
 
 
-def test_no_number_stays_none():
+def test_nan_stays_nan():
     bad = torch.tensor([[float("nan"), 1.0]])
     assert kernels.KernelLinear(torch.ones(3, 2), None, True)(bad).isnan().all()
     assert kernels.attend(bad[None, None], torch.ones(1, 1, 5, 2), torch.ones(1, 1, 5, 2)).isnan().all()
@@ -242,7 +240,7 @@ def test_no_number_stays_none():
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_torchs_default_type_is_not_the_models(dtype: torch.dtype):
+def test_default_dtype_does_not_matter(dtype: torch.dtype):
     from regard.decoding import TextGenerator
     from regard.models import gpt
 
@@ -256,7 +254,7 @@ def test_torchs_default_type_is_not_the_models(dtype: torch.dtype):
         torch.set_default_dtype(torch.float32)
 
 
-def test_under_autocast_it_writes_as_without():
+def test_autocast_does_not_change_the_text():
     from regard.decoding import BatchTranslator, BeamSearch, TextGenerator
     from regard.models import gpt, transformer
 
@@ -273,7 +271,7 @@ def test_under_autocast_it_writes_as_without():
         assert said() == wanted
 
 
-def test_a_build_of_another_version_is_left_alone():
+def test_kernels_of_another_version_are_not_used():
     program = """
 import sys, types, warnings
 sys.modules["regard.kernels.kernels"] = types.ModuleType("regard.kernels.kernels")

@@ -65,7 +65,7 @@ def test_predict_look_health_and_openapi():
     with_client(do)
 
 
-def test_wrong_questions_are_told_what_is_wrong():
+def test_invalid_requests():
     async def do(client) -> None:
         for given, status, words in (
             ({}, 422, "give either `text`"),
@@ -90,7 +90,7 @@ def test_wrong_questions_are_told_what_is_wrong():
     with_client(do, characters=50)
 
 
-def test_busy_and_late_have_their_own_numbers():
+def test_full_queue_and_timeout_have_their_own_status():
     async def do(client) -> None:
         slow = asyncio.create_task(client.post("/predict", json={"text": "sleep 0.4"}))
         await asyncio.sleep(0.1)
@@ -105,7 +105,7 @@ def test_busy_and_late_have_their_own_numbers():
     with_client(do, queue=2, timeout=3.0)
 
 
-def test_a_token_is_wanted():
+def test_a_token_is_required():
     async def do(client) -> None:
         for address in ("/", "/openapi.json", "/look?text=x"):
             assert (await client.get(address)).status_code == 401
@@ -123,7 +123,7 @@ def test_a_token_is_wanted():
     with_client(do, token="s3cret")
 
 
-def test_it_answers_to_its_own_names_only():
+def test_host_names():
     async def do(client) -> None:
         assert (await client.get("/health")).status_code == 200
         assert (await client.get("/health", headers={"Host": "localhost:8000"})).status_code == 200
@@ -132,7 +132,7 @@ def test_it_answers_to_its_own_names_only():
     with_client(do, hosts={"localhost"})
 
 
-def test_names_and_places():
+def test_model_names_and_loopback():
     assert list(name_models([Path("runs/a"), Path("other/a"), Path("b")])) == ["a", "other/a", "b"]
     with pytest.raises(UserError, match="given twice"):
         name_models([Path("runs/a"), Path("runs/a")])

@@ -76,7 +76,7 @@ def ask(address: str, given: dict | None = None):
         return answer.read().decode()
 
 
-def test_answers_are_the_runs_own(server, runs):
+def test_answers_equal_the_run(server, runs):
     for name, folder in runs.items():
         wanted = regard.load(folder).predict(TEXTS)
         found = json.loads(ask(server.at + "predict", {"model": name, "texts": TEXTS}))["answers"]
@@ -85,7 +85,7 @@ def test_answers_are_the_runs_own(server, runs):
                 assert row["answer"]["probabilities"][label] == pytest.approx(p, abs=1e-5)
 
 
-def test_many_at_once_are_not_mixed_up(server, runs):
+def test_concurrent_requests_are_not_mixed_up(server, runs):
     texts = [f"{TEXTS[i % 4]} {'very ' * (i % 7)}good" for i in range(48)]
     wanted = {
         text: said.probabilities for text, said in zip(texts, regard.load(runs["han"]).predict(texts), strict=True)
@@ -99,7 +99,7 @@ def test_many_at_once_are_not_mixed_up(server, runs):
         assert row["answer"]["probabilities"]["positive"] == pytest.approx(wanted[text]["positive"], abs=1e-5)
 
 
-def test_the_page_is_the_same_page(server):
+def test_the_served_page_equals_the_look_page(server):
     page = ask(
         server.at + "look", {"model": "transformer", "text": TEXTS[0], "beside": "han", "what_if": ["hide:loved"]}
     )
@@ -115,7 +115,7 @@ def test_the_page_is_the_same_page(server):
     assert "layers.0, head 1 as in" in swapped
 
 
-def test_beyond_this_machine_a_token_is_made_up(runs):
+def test_a_token_is_generated_for_other_hosts(runs):
     given = ["--host", "0.0.0.0", "--port", "0", "--check"]
     command = [sys.executable, "-m", "regard.cli", "serve", str(runs["han"]), *given]
     path = {**os.environ, "PYTHONPATH": str(Path(regard.__file__).parents[1])}
@@ -124,7 +124,7 @@ def test_beyond_this_machine_a_token_is_made_up(runs):
     assert "han answers" in said
 
 
-def test_a_killed_process_does_not_take_the_page_with_it(server):
+def test_the_page_survives_a_killed_worker(server):
     children = [int(p) for p in Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()]
     assert len(children) == 2
     for child in children:

@@ -36,7 +36,7 @@ async def said(crew: ModelWorker, *texts: str) -> list[str]:
     return [one["answer"]["said"] for one in await crew.ask("predict", list(texts), size=len(texts))]
 
 
-def test_each_gets_its_own_answer():
+def test_each_request_gets_its_own_answer():
     async def do(crew: ModelWorker) -> None:
         found = await asyncio.gather(*(said(crew, f"a{i}", f"b{i}") for i in range(30)))
         assert found == [[f"a{i}", f"b{i}"] for i in range(30)]
@@ -46,7 +46,7 @@ def test_each_gets_its_own_answer():
     with_crew(do)
 
 
-def test_a_full_queue_says_busy_and_the_rest_is_answered():
+def test_a_full_queue_refuses_and_the_rest_is_answered():
     async def do(crew: ModelWorker) -> None:
         slow = asyncio.create_task(said(crew, "sleep 0.3"))
         await asyncio.sleep(0.1)  # it is being worked on
@@ -59,7 +59,7 @@ def test_a_full_queue_says_busy_and_the_rest_is_answered():
     with_crew(do, queue=4)
 
 
-def test_what_takes_too_long_is_stopped_and_the_others_are_not():
+def test_a_slow_request_times_out_and_the_others_do_not():
     async def do(crew: ModelWorker) -> None:
         first = crew.pid
         late = asyncio.create_task(crew.ask("look", {"text": "sleep 30"}))
@@ -73,7 +73,7 @@ def test_what_takes_too_long_is_stopped_and_the_others_are_not():
     with_crew(do, timeout=3.0)
 
 
-def test_a_killed_process_is_started_again_and_asked_once_more():
+def test_a_killed_process_is_restarted_and_the_request_repeated():
     async def do(crew: ModelWorker) -> None:
         assert crew.pid is not None
         os.kill(crew.pid, signal.SIGKILL)  # while it has nothing to do
@@ -89,7 +89,7 @@ def test_a_killed_process_is_started_again_and_asked_once_more():
     with_crew(do)
 
 
-def test_a_request_that_kills_each_time_is_given_up(tmp_path):
+def test_a_request_that_kills_every_time_fails(tmp_path):
     async def do(crew: ModelWorker) -> None:
         with pytest.raises(WorkerDied, match="died while it processed"):
             await said(crew, "die")
@@ -99,7 +99,7 @@ def test_a_request_that_kills_each_time_is_given_up(tmp_path):
     with_crew(do)
 
 
-def test_what_the_model_says_is_wrong_is_told():
+def test_a_refused_request():
     async def do(crew: ModelWorker) -> None:
         assert (await crew.ask("predict", ["no", "yes"], size=2))[0] == {"error": "no"}
         with pytest.raises(RequestRefused, match="cannot be looked at"):
@@ -111,12 +111,12 @@ def test_what_the_model_says_is_wrong_is_told():
     with_crew(do)
 
 
-def test_a_run_that_cannot_be_opened_is_an_error_at_once():
+def test_a_run_that_cannot_be_loaded_raises():
     with pytest.raises(UserError, match="no such run"):
         with_crew(lambda crew: asyncio.sleep(0), folder="broken")
 
 
-def test_sixty_four_clients_and_kills_between():
+def test_many_clients_while_workers_are_killed():
     """A few seconds of what benchmarks/serve.py does for a minute."""
 
     async def do(crew: ModelWorker) -> None:

@@ -41,7 +41,7 @@ def test_the_newest_two_are_kept(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "missing", "no manifest", "half manifest", "empty manifest"])
-def test_a_damaged_one_is_left_out(tmp_path, damage):
+def test_a_damaged_checkpoint_is_skipped(tmp_path, damage):
     old = checkpoint.save_checkpoint(tmp_path, make(1))
     new = checkpoint.save_checkpoint(tmp_path, make(2))
     file, manifest = new / "model.safetensors", new / "manifest.json"
@@ -66,7 +66,7 @@ def test_a_damaged_one_is_left_out(tmp_path, damage):
         checkpoint.find_latest_checkpoint(tmp_path)
 
 
-def test_a_half_written_one_is_not_taken(tmp_path):
+def test_an_unfinished_checkpoint_is_not_used(tmp_path):
     old = checkpoint.save_checkpoint(tmp_path, make(1))
     shutil.copytree(old, tmp_path / "state" / "step-0000002.tmp")
     assert checkpoint.find_latest_checkpoint(tmp_path) == old
@@ -107,7 +107,7 @@ def test_full_disk(tmp_path, monkeypatch, code):
     assert result.steps == 8
 
 
-def test_other_troubles_of_the_disk_are_not_called_full(tmp_path, monkeypatch):
+def test_other_disk_errors_are_not_called_full(tmp_path, monkeypatch):
     def broken(path, content):
         raise OSError(errno.EIO, "broken")
 
@@ -116,7 +116,7 @@ def test_other_troubles_of_the_disk_are_not_called_full(tmp_path, monkeypatch):
         checkpoint.save_checkpoint(tmp_path, make(1))
 
 
-def test_a_disk_that_is_really_full(tmp_path):
+def test_a_really_full_disk(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(disk)], capture_output=True)
@@ -186,7 +186,7 @@ def test_tied_weights_are_written_once_and_stay_tied(tmp_path):
         checkpoint.load_weights(Model(), tmp_path / "w.safetensors")
 
 
-def test_weights_of_another_model_are_refused(tmp_path):
+def test_weights_of_another_model_raise(tmp_path):
     checkpoint.save_weights(tmp_path / "w.safetensors", Model(width=17).state_dict())
     with pytest.raises(UserError, match="another shape"):
         checkpoint.load_weights(Model(width=19), tmp_path / "w.safetensors")

@@ -1,4 +1,4 @@
-"""The moving average of the weights: what it is, that it is what is kept, and that it survives a stop."""
+"""The moving average of the weights: its value, that it is saved and evaluated, and that it survives a stop."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from regard.training import checkpoint, loop
 from regard.training.ema import EMA
 
 
-def test_weights_that_stand_still_are_their_own_average():
+def test_constant_weights_equal_their_average():
     params = [torch.randn(5, 3), torch.randn(7)]
     before = [p.clone() for p in params]
     average = EMA(params, 0.999)
@@ -24,7 +24,7 @@ def test_weights_that_stand_still_are_their_own_average():
     assert all(torch.equal(a, b) for a, b in zip(average.averages, before, strict=True))
 
 
-def test_it_is_the_weighted_mean_of_all_weights_so_far():
+def test_ema_is_the_weighted_mean_of_all_weights():
     random = torch.Generator().manual_seed(0)
     p, seen = torch.zeros(4, dtype=torch.float64), []
     average = EMA([p], 0.8)
@@ -37,7 +37,7 @@ def test_it_is_the_weighted_mean_of_all_weights_so_far():
         torch.testing.assert_close(average.averages[0], wanted)
 
 
-def test_it_is_shown_for_a_while_and_the_weights_come_back():
+def test_parameters_are_averaged_for_a_while_and_restored():
     p = torch.randn(3)
     average = EMA([p], 0.5)
     average.update()
@@ -72,7 +72,7 @@ def averaged_by_hand(steps: int, decay: float, monkeypatch, tmp_path) -> dict[st
     return {n: sum(w * s[n] for w, s in zip(weights, seen, strict=True)) / sum(weights) for n in seen[0]}
 
 
-def test_the_model_that_is_kept_and_measured_is_the_average(tmp_path, monkeypatch):
+def test_the_saved_and_evaluated_model_is_the_average(tmp_path, monkeypatch):
     wanted = averaged_by_hand(9, 0.7, monkeypatch, tmp_path)
     task = Toy()
     model, result = train(tmp_path / "run", task=task, steps=9, evaluate_every=9, ema_decay=0.7)
@@ -89,7 +89,7 @@ def test_the_model_that_is_kept_and_measured_is_the_average(tmp_path, monkeypatc
     assert task.evaluate(again.eval())["loss"] != result.metrics["loss"]
 
 
-def test_training_itself_is_not_touched(tmp_path):
+def test_ema_does_not_change_training(tmp_path):
     train(tmp_path / "without", steps=9, dropout=0.2)
     train(tmp_path / "with", steps=9, dropout=0.2, ema_decay=0.9, evaluate_every=2)
     one, other = last_state(tmp_path / "without"), last_state(tmp_path / "with")
@@ -122,20 +122,20 @@ def test_resumed_to_the_same_bytes(tmp_path, monkeypatch, stop):
     assert kept[0] == kept[1]
 
 
-def test_the_trial_of_a_budget_leaves_no_trace_in_it(tmp_path):
+def test_timing_a_budget_leaves_no_trace_in_the_average(tmp_path):
     _, result = train(tmp_path / "budget", task=Toy(slow=0.02), budget=1.5, ema_decay=0.9)
     train(tmp_path / "steps", steps=result.steps, ema_decay=0.9)
     assert last_state(tmp_path / "budget") == last_state(tmp_path / "steps")
 
 
 @pytest.mark.parametrize("decay", [0.0, 1.0, -1.0])
-def test_a_decay_that_cannot_be_meant(tmp_path, decay):
+def test_invalid_decay(tmp_path, decay):
     with pytest.raises(UserError, match=r"train\.ema_decay"):
         train(tmp_path, steps=1, ema_decay=decay)
 
 
 @pytest.mark.slow
-def test_two_processes_keep_the_average_of_one(tmp_path):
+def test_two_processes_have_the_average_of_one(tmp_path):
     options = {"steps": 8, "evaluate_every": 4, "ema_decay": 0.8}
     train(tmp_path / "one", **options)
     clean = {k: v for k, v in os.environ.items() if k not in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "NODE_RANK")}

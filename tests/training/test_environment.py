@@ -17,7 +17,7 @@ def tiny() -> float:
     return (torch.tensor(1e-39) * torch.tensor(1.0)).item()
 
 
-def test_prepared_puts_denormals_back():
+def test_process_environment_restores_denormals():
     assert tiny() > 0
     with environment.process_environment():
         assert tiny() == 0
@@ -27,7 +27,7 @@ def test_prepared_puts_denormals_back():
     assert tiny() > 0
 
 
-def test_prepare_flushes_denormals_and_may_be_called_again(request):
+def test_prepare_process_flushes_denormals_and_can_be_repeated(request):
     request.addfinalizer(lambda: torch.set_flush_denormal(False))
     threads = torch.get_num_threads()
     environment.prepare_process()
@@ -77,7 +77,7 @@ def test_the_probe_really_runs(fresh):
 
 
 @pytest.mark.parametrize(("gain", "wanted"), [(1.5, "bf16-mixed"), (1.1, "32-true"), (None, "32-true")])
-def test_auto_takes_half_precision_only_where_it_lives_and_pays(fresh, gain, wanted):
+def test_auto_uses_half_precision_only_if_it_is_faster(fresh, gain, wanted):
     fresh.setattr(torch.cuda, "is_available", lambda: False)
     fresh.setattr(precision, "probe_precision", lambda kind: (gain, "died"))
     assert precision.choose_precision("auto") == wanted
@@ -91,7 +91,7 @@ def test_float16_is_not_for_a_cpu(fresh):
         precision.choose_precision("16-mixed")
 
 
-def test_a_probe_that_dies_is_told(fresh):
+def test_a_crashed_probe_is_reported(fresh):
     code = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
     gain, trouble = precision.probe_precision("bfloat16", code)
     assert gain is None
@@ -112,7 +112,7 @@ def follow(console, times, wanted=True):
     return messages
 
 
-def test_plain_lines_now_and_then():
+def test_log_lines_without_a_terminal():
     said = follow(Console(file=io.StringIO(), force_terminal=False), [0, 0, 1, 30, 40])
     assert said == [
         "step 50/100 loss 0.25  2.0k tokens/s  0:30 left  best accuracy 0.9",
@@ -129,7 +129,7 @@ def test_a_bar_on_a_terminal():
     assert "best accuracy 0.9" in screen.getvalue()
 
 
-def test_silence():
+def test_no_output_if_disabled():
     screen = io.StringIO()
     assert follow(Console(file=screen, force_terminal=True), [0, 0], wanted=False) == []
     assert screen.getvalue() == ""

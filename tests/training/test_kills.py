@@ -74,7 +74,7 @@ def test_kill_at_random_moments(tmp_path, unstopped):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_asked_to_stop(tmp_path, unstopped, number):
+def test_stop_by_signal(tmp_path, unstopped, number):
     child = launch(tmp_path, checkpoint_seconds=0, toy={"slow": 0.02})
     ready(child)
     wait_for_step(tmp_path, child, 3)
@@ -100,7 +100,7 @@ def interrupted_again_and_again(folder: Path) -> tuple[int, str]:
     return child.returncode, child.communicate(timeout=60)[1]
 
 
-def test_a_second_interrupt_stops_at_once(tmp_path):
+def test_a_second_interrupt_stops_immediately(tmp_path):
     """A first one that falls between two steps stops the run in good order (3) before there is a second."""
     tries = (interrupted_again_and_again(tmp_path / str(i)) for i in range(4))
     code, trouble = next((found for found in tries if found[0] != 3), (3, ""))

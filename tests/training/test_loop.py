@@ -37,7 +37,7 @@ def test_metrics_file(tmp_path):
     assert any((tmp_path / "logs").iterdir())
 
 
-def test_lines_are_means_between_them(tmp_path, monkeypatch):
+def test_log_lines_are_means(tmp_path, monkeypatch):
     train(tmp_path / "all", steps=10)
     every = [line for line in lines(tmp_path / "all") if "loss" in line]
     monkeypatch.setattr("regard.training.metrics_log.MAX_LINES", 3)
@@ -67,7 +67,7 @@ def test_lower_may_be_better(tmp_path):
     assert result.best == min(line["valid"]["loss"] for line in lines(tmp_path) if "valid" in line)
 
 
-def test_without_validation_the_last_weights_are_kept(tmp_path):
+def test_without_validation_the_last_weights_are_saved(tmp_path):
     class Blind(Toy):
         def evaluate(self, model):
             return {}
@@ -115,7 +115,7 @@ def test_clipping_bounds_the_step(tmp_path):
     assert norms[1] > 0.1
 
 
-def test_nan_names_the_batch_and_spares_the_weights(tmp_path):
+def test_nan_error_names_the_batch_and_keeps_the_weights(tmp_path):
     task = Toy(poison=5)
     plans = [batch.tolist() for epoch in range(2) for batch in task.plan(epoch)]
     where = next(i for i, batch in enumerate(plans) if 5 in batch)
@@ -133,7 +133,7 @@ def test_nan_names_the_batch_and_spares_the_weights(tmp_path):
         assert all(tensor.isfinite().all() for tensor in kept.values())
 
 
-def test_nan_found_late_still_names_its_step(tmp_path):
+def test_nan_error_names_the_right_step(tmp_path):
     """The losses are fetched rarely; the step named is the one where it happened, not where it was seen."""
     task = Toy(poison=5)
     plans = [batch.tolist() for epoch in range(2) for batch in task.plan(epoch)]
@@ -143,7 +143,7 @@ def test_nan_found_late_still_names_its_step(tmp_path):
     assert not (tmp_path / "model.safetensors").exists()
 
 
-def test_weights_that_break_under_a_finite_loss_are_not_written(tmp_path):
+def test_infinite_weights_are_not_saved(tmp_path):
     class Steep(Toy):
         def loss(self, model, batch):
             terms = super().loss(model, batch)
@@ -166,7 +166,7 @@ def test_an_undefined_metric_is_not_the_best(tmp_path):
     assert lines(tmp_path)[-1]["valid"] == {"accuracy": None}
 
 
-def test_budget_is_kept_roughly_and_equals_the_same_number_of_steps(tmp_path):
+def test_budget_equals_the_same_number_of_steps(tmp_path):
     begun = time.perf_counter()
     _, result = train(tmp_path / "budget", task=Toy(slow=0.05), budget=4.0, dropout=0.3)
     took = time.perf_counter() - begun
@@ -183,7 +183,7 @@ def test_steps_within():
     assert time_budget.steps_within(-3, 1.0, 1.0, 10) == 1
 
 
-def test_a_finished_run_resumes_to_itself_and_can_be_lengthened(tmp_path):
+def test_a_finished_run_resumes_to_itself_and_can_be_extended(tmp_path):
     _, result = train(tmp_path, steps=5, decay="constant", warmup=0.0)
     before = last_state(tmp_path)
     _, again = train(tmp_path, steps=5, decay="constant", warmup=0.0, resume=True)
@@ -195,7 +195,7 @@ def test_a_finished_run_resumes_to_itself_and_can_be_lengthened(tmp_path):
     assert last_state(tmp_path)["model.safetensors"] == last_state(tmp_path / "at once")["model.safetensors"]
 
 
-def test_a_run_is_not_trained_over(tmp_path):
+def test_a_run_is_not_overwritten(tmp_path):
     train(tmp_path, steps=2)
     with pytest.raises(UserError, match="--resume"):
         train(tmp_path, steps=2)
@@ -216,7 +216,7 @@ def test_a_run_is_not_trained_over(tmp_path):
         ({"steps": 1, "strategy": "dpp"}, "dpp"),
     ],
 )
-def test_settings_that_cannot_be_meant(tmp_path, given, words):
+def test_invalid_train_settings(tmp_path, given, words):
     with pytest.raises(UserError, match=words):
         train(tmp_path, **given)
 

@@ -36,7 +36,7 @@ def test_schedule_by_hand():
     assert optim.lr_multiplier(9, 10, 0.2, "constant") == 1.0
 
 
-def test_who_is_trained_how():
+def test_parameter_groups():
     kinds = optim.group_parameters(Model(), "muon")
     assert kinds == {
         "embed.weight": "no_decay",
@@ -59,14 +59,14 @@ def test_who_is_trained_how():
     assert optim.group_parameters(marked, "muon")["first.weight"] == "decay"
 
 
-def test_decay_spares_the_bare():
+def test_no_decay_group_is_not_decayed():
     groups = [group for o in optim.build_optimizers(Model(), SETTINGS) for group in o.param_groups]
     assert [group["weight_decay"] for group in groups] == [0.5, 0.5, 0.0]
     assert all(p.ndim == 2 for group in groups[:2] for p in group["params"])
 
 
 @pytest.mark.parametrize("shape", [(7, 7), (5, 31), (31, 5), (64, 32)])
-def test_orthogonalise(shape):
+def test_orthogonalize(shape):
     torch.manual_seed(0)
     batch = torch.randn(3, *shape)
     turned = optim.orthogonalize(batch, steps=12)

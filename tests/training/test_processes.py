@@ -81,7 +81,7 @@ def test_torchrun_and_resume(tmp_path):
 
 
 @pytest.mark.slow
-def test_asking_one_process_stops_both(tmp_path):
+def test_a_signal_to_one_process_stops_both(tmp_path):
     train(tmp_path / "one", steps=30, evaluate_every=9)
     both = {"steps": 30, "evaluate_every": 9, "num_devices": 2, "strategy": "ddp"}
     child = start(tmp_path / "two", **both, checkpoint_seconds=0, toy={"slow": 0.03})
@@ -97,7 +97,7 @@ def test_asking_one_process_stops_both(tmp_path):
 
 
 @pytest.mark.slow
-def test_shards_are_saved_whole(tmp_path):
+def test_sharded_weights_are_saved_in_full(tmp_path):
     script = Path(__file__).with_name("training_shards.py")
     environment = {k: v for k, v in os.environ.items() if k not in CLEAN}
     environment |= {"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
