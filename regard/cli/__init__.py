@@ -68,13 +68,13 @@ class CommandGroup(TyperGroup):
         commands = sorted(self.commands.items(), key=lambda item: item[0] != "train")
         width = formatter.width - 6 - max(len(name) for name, _ in commands)
         for heading in (TRAIN_AND_USE, COMPARE, INSPECT, THEORY, DATA, MODELS):
+            rows = [
+                (name, command.get_short_help_str(width))
+                for name, command in commands
+                if getattr(command, "rich_help_panel", None) == heading
+            ]
             with formatter.section(heading):
-                rows = [
-                    (name, command)
-                    for name, command in commands
-                    if getattr(command, "rich_help_panel", None) == heading
-                ]
-                formatter.write_dl([(name, command.get_short_help_str(width)) for name, command in rows])
+                formatter.write_dl(rows)
 
 
 def build_app(arguments: Sequence[str] | None = None) -> typer.Typer:

@@ -162,13 +162,13 @@ CASES = [
     BadInput(
         "a single class",
         TRAIN.format(file="one.csv"),
-        "two classes or more",
+        "requires at least two classes",
         write_file("one.csv", "review,sentiment\n" + "fine film,good\n" * 9),
     ),
     BadInput(
         "a label that did not occur in training",
         "evaluate run other.csv",
-        "training never saw",
+        "labels that are not in the training data",
         write_file("other.csv", "review,sentiment\nfine film,wonderful\n"),
     ),
     BadInput(
@@ -180,7 +180,7 @@ CASES = [
     BadInput(
         "a row of 10 MB (truncated)",
         "train classify long.csv --steps 1",
-        "longer than 2000 tokens",
+        "truncated to 2000 tokens",
         write_file("long.csv", table_of_two_classes() + "word " * 2_000_000 + ",good\n"),
         code=0,
     ),
@@ -252,7 +252,7 @@ CASES = [
     BadInput(
         "texts without words",
         TRAIN.format(file="marks.csv") + " --model tfidf",
-        "bag of words",
+        "empty vocabulary",
         write_file("marks.csv", "review,sentiment\n" + "!!!,good\n???,bad\n" * 9),
     ),
     BadInput("an --out that is not a run", TRAIN.format(file="reviews.csv") + " --out . --overwrite", "not a run"),
@@ -266,13 +266,13 @@ CASES = [
         "an imported model instead of a run",
         "predict broken hello",
         "regard import",
-        copy_run(write_file("config.json", '{"format": 1, "imported": {}}')),
+        copy_run(write_file("config.json", '{"format": 2, "imported": {}}')),
     ),
     BadInput(
         "an incomplete config.json",
         "predict broken hello",
         "config.json",
-        copy_run(write_file("config.json", '{"format": 1, "settings": {}}')),
+        copy_run(write_file("config.json", '{"format": 2, "settings": {}}')),
     ),
     BadInput(
         "a settings file that is not UTF-8",
@@ -299,7 +299,7 @@ CASES = [
     BadInput(
         "files of other types among texts (counted)",
         "train classify docs --steps 1",
-        "3 files of other kinds left out: .html, .1",
+        "skipped 3 files that are not text: .html, .1",
         write_texts(
             [f"docs/{name}/{i}" for name in ("neg", "pos") for i in ("1.txt", "2.txt", "x.html")] + ["docs/pos/note.1"]
         ),
@@ -308,7 +308,7 @@ CASES = [
     BadInput(
         "several labels in a cell (reported)",
         "train classify genres.csv --steps 1",
-        "several a document? --multi-label",
+        "can have several labels, use --multi-label",
         write_file("genres.csv", "text,genres\n" + "".join(f"a film,{a}|{b}\n" for a in "pqrs" for b in "tuvw") * 2),
         code=0,
     ),
@@ -323,7 +323,7 @@ CASES = [
     BadInput(
         "a model that does not support the objective",
         f"{LANGUAGE} corpus.txt --objective masked --model gpt",
-        "gpt learns causal and span",
+        "Objectives of gpt: causal, span",
         write_file("corpus.txt", "A few words."),
     ),
     BadInput(
@@ -335,7 +335,7 @@ CASES = [
     BadInput(
         "a warm start from another task",
         f"{LANGUAGE} corpus.txt --from run",
-        "it can start a han of 'classify'",
+        "It can be the warm start of a han of 'classify'",
         write_file("corpus.txt", "A few words."),
     ),
     BadInput(
@@ -347,53 +347,53 @@ CASES = [
     BadInput(
         "a broken image (skipped and counted)",
         CAPTION,
-        "1 pictures are broken and left out: d.jpg",
+        "1 images are damaged and are skipped: d.jpg",
         write_images("d.jpg", b"\xff\xd8 and no more"),
         code=0,
     ),
     BadInput(
-        "a truncated image", CAPTION, "left out: d.png", write_images("d.png", encode_image("d.png")[:60]), code=0
+        "a truncated image", CAPTION, "are skipped: d.png", write_images("d.png", encode_image("d.png")[:60]), code=0
     ),
     BadInput(
         "a gray image (converted)",
         CAPTION,
-        "1 grey pictures",
+        "1 images are grayscale",
         write_images("d.png", encode_image("d.png", mode="L")),
         code=0,
     ),
     BadInput(
         "a CMYK image (converted)",
         CAPTION,
-        "1 CMYK pictures",
+        "1 images are CMYK",
         write_images("d.jpg", encode_image("d.jpg", mode="CMYK", color=(9, 9, 9, 9))),
         code=0,
     ),
     BadInput(
         "an animated image (first frame)",
         CAPTION,
-        "first frame is taken: d.gif",
+        "the first frame is used: d.gif",
         write_images("d.gif", animated_image()),
         code=0,
     ),
     BadInput(
         "an image of 3,600 million pixels (skipped and counted)",
         CAPTION,
-        "more than 64,000,000 pixels are refused: d.png",
+        "more than 64,000,000 pixels are skipped: d.png",
         write_images("d.png", huge_image()),
         code=0,
     ),
-    BadInput("no readable image", CAPTION, "no picture of", write_images("d.png", huge_image(), keep=False)),
+    BadInput("no readable image", CAPTION, "no image of", write_images("d.png", huge_image(), keep=False)),
     BadInput(
         "a caption without an image (counted)",
         CAPTION,
-        "1 captions have no picture and are left out: gone.png",
+        "1 captions have no image and are skipped: gone.png",
         write_images(lines="gone.png\ta blue ring\n"),
         code=0,
     ),
     BadInput(
         "an empty caption (counted)",
         CAPTION,
-        "1 captions are empty and left out: a.png",
+        "1 captions are empty and are skipped: a.png",
         write_images(lines="a.png\t . \n"),
         code=0,
     ),
@@ -405,7 +405,7 @@ CASES = [
     ),
     BadInput("captions without a tab", CAPTION, "a tab and a caption", write_images(lines="a.png a red square\n")),
     BadInput("images without captions", "train caption images", "IMAGES CAPTIONS", write_images()),
-    BadInput("images without classes", "train classify images", "two classes or more", write_images()),
+    BadInput("images without classes", "train classify images", "at least two classes", write_images()),
     BadInput(
         "a truncated zip file",
         CAPTION.replace("images", "p.zip"),
@@ -415,7 +415,7 @@ CASES = [
     BadInput(
         "features that need pickle",
         CAPTION.replace("images", "features.npz"),
-        "something other than numbers",
+        "are not numeric",
         write_pickled_features,
     ),
     BadInput(

@@ -46,13 +46,13 @@ def test_an_unknown_person_is_not_known(here):
 
 
 def test_why_it_keeps_silent_is_told(here):
-    code, out, err = here("ask", "closed", "Where was Ada Lovelace born?", "--near", "0", "--json")
+    code, out, err = here("ask", "closed", "Where was Ada Lovelace born?", "--nearest", "0", "--json")
     assert code == 0, err
     said = json.loads(out)
-    shown = here("ask", "closed", "Where was Ada Lovelace born?", "--near", "0")[1]
+    shown = here("ask", "closed", "Where was Ada Lovelace born?", "--nearest", "0")[1]
     assert (said["answer"] is None) == (said["confidence"] < said["threshold"] or not said["guess"])
     assert ("below the threshold of" in shown) == (said["answer"] is None and said["threshold"] < 1)
-    guessed = here("ask", "closed", "Where was Grace Hopper born?", "--abstain", "1", "--near", "0")[1]
+    guessed = here("ask", "closed", "Where was Grace Hopper born?", "--abstain", "1", "--nearest", "0")[1]
     assert "no person of that name" in guessed or "empty answer" in guessed
 
 

@@ -42,7 +42,7 @@ def test_another_folder_is_left_alone(cli, tmp_path):
     (tmp_path / "mine/letter.txt").write_text("dear")
     code, _, err = cli("demo", "recall", "--out", "mine")
     assert code == 2
-    assert "not a demo" in err
+    assert "does not contain a recall demo" in err
     code, _, err = cli("demo", "dreams")
     assert code == 2
-    assert "reviews or of recall" in err
+    assert "known: reviews, recall" in err
