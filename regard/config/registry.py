@@ -49,7 +49,9 @@ class Registry(Mapping[str, T], Generic[T]):
         """
         source = _source_of(entry)
         registered = self._entries.get(name, entry)
-        if registered != entry and (source is None or self._sources.get(name) != source):  # a file may be imported again
+        if registered != entry and (
+            source is None or self._sources.get(name) != source
+        ):  # a file may be imported again
             raise UserError(f"there is already a {self.kind} named {name!r}; choose another name")
         self._entries[name] = entry
         if source is not None:

@@ -117,7 +117,7 @@ class Classifier(Run):
         if isinstance(data, Table):
             table, where = data, ""
         else:
-            columns = {"text": text or self.text_column, "label": label or self.label_column}
+            columns: dict[str, Any] = {"text": text or self.text_column, "label": label or self.label_column}
             table, where = read_table(Path(data), **columns, multilabel=self.multi_label), str(data)
         for note in table.notes:
             logger.info(note)
@@ -131,7 +131,7 @@ class Classifier(Run):
     def build_evaluation(self, files: Sequence[str | Path], rows: int) -> Callable[[], dict[str, float]]:
         """A function that computes loss and accuracy on the first rows of a table, for the importance of heads."""
         require_attention(self.model, self.settings.model_name)
-        columns = {"text": self.text_column, "label": self.label_column}
+        columns: dict[str, Any] = {"text": self.text_column, "label": self.label_column}
         table = read_table(Path(files[0]), **columns, multilabel=self.multi_label)
         separator = self.config.get("separator")
         targets = encode_targets(table.labels or [], self.labels, separator, str(files[0]))[:rows]

@@ -35,7 +35,7 @@ def read_dataset(settings: TranslateSettings, source: Any) -> TranslateDataset:
     for note in pairs.notes:
         logger.info(note)
     if data.valid is not None:
-        columns = {"source": data.source, "target": data.target} if len(data.valid) == 1 else {}
+        columns: dict[str, Any] = {"source": data.source, "target": data.target} if len(data.valid) == 1 else {}
         train, valid = pairs, read_parallel_texts(data.valid, **columns)
         for note in valid.notes:
             logger.info(f"validation: {note}")
