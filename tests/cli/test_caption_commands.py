@@ -28,7 +28,7 @@ def test_scenes_are_written_the_same_again(cli, tmp_path):
             name,
         )
         assert code == 0, err
-    assert "5 scenes" in out
+    assert "5 training scenes" in out
     for file in ("train.zip", "unseen.captions.tsv", "valid.boxes.tsv"):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
     assert len((tmp_path / "a" / "unseen.captions.tsv").read_text().splitlines()) == 3
@@ -40,7 +40,7 @@ def test_a_picture_is_captioned_with_its_maps(cli, image_runs, tmp_path):
     code, out, err = cli("caption", run, "photo.png", "--out", "maps.json", "--json")
     assert code == 0, err
     told = json.loads(out)
-    assert told["picture"] == "photo.png"
+    assert told["image"] == "photo.png"
     assert json.loads((tmp_path / "maps.json").read_text()) == [told]
     assert all(abs(sum(map(sum, map_)) - 1) < 1e-3 for map_ in told["maps"])
     code, out, err = cli("caption", run, "photo.png", "--out", "look.html")
@@ -63,7 +63,7 @@ def test_what_cannot_be_captioned_is_said(cli, image_runs, tmp_path):
     run = str(image_runs / "scenes")
     for words, said in (
         (("caption", run, "broken.jpg"), "broken"),
-        (("caption", run, "gone.jpg"), "no folder, zip or picture"),
+        (("caption", run, "gone.jpg"), "no such folder, zip or image"),
         (("caption", run, "photo.png", "--out", "look.txt"), ".html"),
         (("caption", str(image_runs / "images-run"), "photo.png"), "cannot caption"),
         (("train", "caption", "train.zip"), "PICTURES CAPTIONS"),
@@ -86,20 +86,20 @@ def test_evaluate_with_boxes(cli, image_runs, tmp_path):
 def test_classify_on_a_folder_of_pictures(cli, image_runs, tmp_path):
     write_images(tmp_path)
     small = ["--set", "model.channels=[8]", "--set", "model.dim=16", "--set", "data.size=32"]
-    code, out, err = cli("train", "classify", "pictures", "--steps", "2", "--out", "run", "-q", "--json", *small)
+    code, out, err = cli("train", "classify", "images", "--steps", "2", "--out", "run", "-q", "--json", *small)
     assert code == 0, err
     assert set(json.loads(out)["labels"]) == {"even", "odd"}
     code, out, err = cli("predict", "run", "photo.png", "--json")
     assert code == 0, err
     assert json.loads(out)["label"] in ("even", "odd")
     assert cli("train", "classify", "--resume", "--out", "run")[0] == 0
-    code, out, err = cli("evaluate", "run", "pictures", "--json")
+    code, out, err = cli("evaluate", "run", "images", "--json")
     assert json.loads(out)["rows"] == 24
-    code, _, err = cli("train", "classify", "pictures", "--text", "review")
+    code, _, err = cli("train", "classify", "images", "--text", "review")
     assert code == 2
     assert "--text" in err
-    shutil.rmtree(tmp_path / "pictures" / "odd")
-    code, _, err = cli("train", "classify", "pictures", "--out", "other")
+    shutil.rmtree(tmp_path / "images" / "odd")
+    code, _, err = cli("train", "classify", "images", "--out", "other")
     assert code == 2
     assert "two classes" in err
 
@@ -122,7 +122,7 @@ def test_pictures_are_looked_at(cli, image_runs, tmp_path):
     (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8 and no more")
     for words, said in (
         (("look", run, "broken.jpg"), "broken"),
-        (("look", run, "unseen.zip"), "one is looked at at a time"),
+        (("look", run, "unseen.zip"), "look takes one image at a time"),
         (("look", run, "photo.png", "--label", "old"), "'odd'"),
         (("look", run, "photo.png", "--what-if", "hide:9,99"), "9,99"),
         (("look", str(image_runs / "scenes"), "photo.png", "--label", "odd"), "--label"),
@@ -134,7 +134,7 @@ def test_pictures_are_looked_at(cli, image_runs, tmp_path):
 
 def test_heads_of_models_of_pictures(cli, image_runs, tmp_path):
     write_images(tmp_path)
-    code, out, err = cli("heads", str(image_runs / "images-run"), "pictures", "--rows", "10", "--json")
+    code, out, err = cli("heads", str(image_runs / "images-run"), "images", "--rows", "10", "--json")
     assert code == 0, err
     found = json.loads(out)
     assert {"image_encoder.layers.0.attention.attend", "pool.attend"} <= {row["layer"] for row in found["rows"]}
@@ -153,7 +153,7 @@ def test_one_route_for_pictures_of_classes(cli, tmp_path):
 
     write_images(tmp_path)
     with pytest.raises(UserError, match="regard train images"):
-        regard.train("classify", tmp_path / "pictures", steps=1, out=tmp_path / "run", progress=False)
+        regard.train("classify", tmp_path / "images", steps=1, out=tmp_path / "run", progress=False)
 
 
 def test_files_of_this_machine_are_not_for_others_to_ask(image_runs):
@@ -162,4 +162,4 @@ def test_files_of_this_machine_are_not_for_others_to_ask(image_runs):
         command = [sys.executable, "-m", "regard.serve.worker", str(image_runs / name)]
         done = subprocess.run(command, input=b"", capture_output=True, timeout=120)
         assert done.returncode == 2, done.stderr
-        assert b"not for others to ask" in done.stdout
+        assert b"cannot be served" in done.stdout

@@ -24,7 +24,7 @@ def test_a_text_is_the_same_streamed_and_as_json(cli, gpt):
     assert said["prompt"] == "We loved the"
     assert out == said["prompt"] + said["text"] + "\n"
     assert said["tokens"] <= 20
-    assert not said["slid"]
+    assert not said["window_moved"]
 
 
 def test_another_seed_writes_another_text_and_samples_differ(cli, gpt):
@@ -60,16 +60,16 @@ def test_a_text_may_begin_with_nothing_and_grow_beyond_the_window(cli, gpt):
     assert "longer than the context" not in err
 
 
-def test_words_are_heard_as_they_become_whole(language_runs):
+def test_text_is_streamed_word_by_word(language_runs):
     run = Run.load(language_runs / "gpt")
-    heard: dict[tuple[int, int], list[str]] = {}
+    parts: dict[tuple[int, int], list[str]] = {}
     said = run.generate_all(
-        ["The", "We loved"], tokens=25, n=2, heard=lambda p, s, piece: heard.setdefault((p, s), []).append(piece)
+        ["The", "We loved"], max_new_tokens=25, n=2, on_text=lambda p, s, text: parts.setdefault((p, s), []).append(text)
     )
-    assert {place: "".join(pieces) for place, pieces in heard.items()} == {
+    assert {key: "".join(texts) for key, texts in parts.items()} == {
         (p, s): text.text for p, samples in enumerate(said) for s, text in enumerate(samples)
     }
-    assert all(len(pieces) > 3 for pieces in heard.values())
+    assert all(len(texts) > 3 for texts in parts.values())
     assert str(said[0][0]) == "The" + said[0][0].text
 
 
@@ -86,10 +86,10 @@ def test_a_model_of_spans_writes_on_and_fills_in(cli, language_runs):
     assert json.loads(out)["prompt"] == "The room"
     code, out, err = cli("generate", run, "The room was cold. " * 20, "--max-new-tokens", "40", "--json")
     assert code == 0
-    assert "half of a window of 32 tokens at most: 16 instead of 40" in err
+    assert "at most half of its context of 32 tokens: 16 instead of 40" in err
     assert "the model sees the end of it" in err
     assert json.loads(out)["tokens"] <= 16
-    assert not json.loads(out)["slid"]
+    assert not json.loads(out)["window_moved"]
     code, out, err = cli("fill", run, "The [MASK] was cold.", "--top", "4", "--json")
     assert code == 0, err
     (mask,) = json.loads(out)["masks"]
@@ -147,10 +147,10 @@ def test_a_long_text_is_seen_around_the_mask_and_that_is_said(cli, language_runs
         (("generate", "HAN", "The"), "'classify', which cannot generate"),
         (("fill", "HAN", "The [MASK]"), "'classify', which cannot fill"),
         (("fill", "RUNS/bert", "The room"), "no \\[MASK\\]"),
-        (("generate", "RUNS/gpt", "The", "--top-p", "1.5"), "top p"),
+        (("generate", "RUNS/gpt", "The", "--top-p", "1.5"), "top_p"),
         (("generate", "RUNS/gpt", "The", "--precision", "int3"), "int3.*float32"),
         (("generate", "RUNS/gpt", "The", "--file", "reviews.csv"), "not both"),
-        (("generate", "RUNS/gpt", "--file", "empty.txt"), "holds no prompt"),
+        (("generate", "RUNS/gpt", "--file", "empty.txt"), "contains no prompt"),
         (("generate", "RUNS/gpt", "--file", "nowhere.txt"), "No such file"),
         (("generate", "nowhere", "The"), "no such run folder"),
     ],

@@ -85,7 +85,7 @@ def test_questions_from_a_pipe(here, monkeypatch):
 
 def test_people_whom_training_knew_are_told(here, tmp_path):
     out = here("evaluate", "open", "asked.tsv")[1]
-    assert "training has learnt the answers of" in out
+    assert "the training data contains the answers of" in out
     assert "confidence was fitted to" in out
     (tmp_path / "new.tsv").write_text("Where was Grace Hopper born?\tNew York\n")
     out = here("evaluate", "open", "new.tsv")[1]
@@ -119,7 +119,7 @@ def test_the_page_shows_what_was_measured(here, tmp_path, book):
     assert "default-src 'none'" in page
     assert f"Expected calibration error {said['ece']:.3f}" in page
     for row in said["reliability"]:
-        assert f"sure {row['confidence']:.2f}: {row['right']:.0%} of {row['count']:,} right" in page
+        assert f"confidence {row['confidence']:.2f}: {row['right']:.0%} of {row['count']:,} correct" in page
     assert len(said["abstention"]) <= 20
     assert said["abstention"][-1]["correct_answered"] == 1.0
     assert "Where was Ada Lovelace born?" in page or said["rows"] > 4
@@ -184,7 +184,7 @@ def test_two_answers_are_told(here, tmp_path):
     line = LINE.format(facts="facts.txt", questions="asked.tsv").removesuffix(" -q")
     code, out, err = here(*shlex.split(f"{line} --set model.dim=16 --set model.layers=1"))
     assert code == 0, err
-    assert "1 names have two different answers" in out
+    assert "1 names have several different answers" in out
 
 
 def test_a_length_that_is_said_goes_before_a_recipes(here, tmp_path):
@@ -212,7 +212,7 @@ def test_a_reader_labels_the_others(here):
     line = LINE.format(facts="facts.txt", questions="asked.tsv").removesuffix(" -q")
     code, out, err = here(*shlex.split(f"{line} --set data.reader=open --set model.dim=16 --set model.layers=1"))
     assert code == 0, err
-    assert "are labelled by what" in out
+    assert "to the training questions" in out
 
 
 def test_people_are_written(cli, tmp_path):

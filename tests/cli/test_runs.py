@@ -118,7 +118,7 @@ def test_gaps_in_the_validation_file_are_counted(cli, tmp_path):
     (tmp_path / "valid.csv").write_text("review,sentiment\nfine,positive\n,negative\ndull,negative\n")
     code, out, err = cli(*shlex.split("train classify reviews.csv --valid valid.csv --steps 1 --out run"))
     assert code == 0, err
-    assert "validation: 1 of 3 rows skipped: empty text" in out
+    assert "validation: skipped 1 of 3 rows: empty text" in out
 
 
 def test_predictions_stand_a_line_each(cli, classifier_run, tmp_path, monkeypatch):
@@ -176,7 +176,7 @@ def test_predictions_of_a_folder_name_its_files(cli, classifier_run, tmp_path):
         ["bad/2 b.txt", "It was dull."],
         ["good/1.txt", "We loved it."],
     ]
-    assert "1 files of other kinds left out: .html" in err
+    assert "skipped 1 files that are not text: .html" in err
     _, out, _ = cli("predict", str(classifier_run), "--file", "docs", "--json")
     said = [json.loads(line) for line in out.splitlines()]
     assert [line["name"] for line in said] == ["bad/2  b.txt", "good/1.txt"]

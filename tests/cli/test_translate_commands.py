@@ -89,7 +89,7 @@ def test_evaluate_and_look(cli, translation_runs, tmp_path):
     ("line", "message"),
     [
         ("train translate train.en val.de", "train.en has 40 lines and .*val.de has 8"),
-        ("train translate train.en", "must be a table"),
+        ("train translate train.en", "is not a table"),
         ("train translate train.en train.de val.en", "was given 3 files"),
         ("train translate train.en nothing.de", "no such file"),
         ("train translate train.en train.de --mechanism synthesizer-random --model rnn", "cannot regard another"),
@@ -101,11 +101,11 @@ def test_evaluate_and_look(cli, translation_runs, tmp_path):
         ("translate RUN nothing.en", "no such file"),
         ("translate HAN val.en", "which cannot translate; it can"),
         ("evaluate RUN train.en val.de", "has 40 lines and"),
-        ("evaluate RUN val.en", "must be a table"),
+        ("evaluate RUN val.en", "is not a table"),
         ("evaluate RUN val.en val.de --stride 3", "No such option: --stride"),
         ("evaluate HAN reviews.csv reviews.csv", r"evaluated on 1 file\(s\), not 2"),
         ("generate RUN x", "which cannot generate; it can translate"),
-        ("look RUN x --label y", "a translation has none"),
+        ("look RUN x --label y", "a translator has no classes"),
     ],
 )
 def test_bad_input_is_said(cli, translation_runs, classifier_run, tmp_path, line, message):

@@ -288,7 +288,7 @@ class ImageCaptioner(Run):
         rows, _ = encode_captions(part, self.tokenizer, None)
         return measure_loss(self.model, part.images, rows, blank=self.settings.data.blank)
 
-    def measuring(self, files: Sequence[str | Path], rows: int) -> Callable[[], dict[str, float]]:
+    def build_evaluation(self, files: Sequence[str | Path], rows: int) -> Callable[[], dict[str, float]]:
         """Return a function that measures loss and accuracy on at most `rows` images."""
         if len(files) != 2:
             raise UserError("expected images and their captions: regard heads RUN IMAGES CAPTIONS")

@@ -84,7 +84,7 @@ class ImageClassifierRun(Run):
         check_input_shape(self, images.array, data)
         return images.array, encode_labels(names, self.labels, str(data))
 
-    def measuring(self, files: Sequence[str | Path], rows: int) -> Callable[[], dict[str, float]]:
+    def build_evaluation(self, files: Sequence[str | Path], rows: int) -> Callable[[], dict[str, float]]:
         """Return a function that measures loss and accuracy on at most `rows` images of all classes."""
         with muted():
             images, labels = self._read_labeled(files[0])
