@@ -20,7 +20,7 @@ def test_each_document_once_within_the_budget(lengths, tokens, seed, epoch, shuf
 
 
 @given(LENGTHS, st.integers(1, 1000), st.integers(0, 9), st.integers(0, 9))
-def test_pure_in_its_arguments(lengths, tokens, seed, epoch):
+def test_same_arguments_give_the_same_batches(lengths, tokens, seed, epoch):
     np.random.seed(epoch)
     first = plan_batches(lengths, tokens, seed=seed, epoch=epoch)
     np.random.seed(epoch + 1)
@@ -40,7 +40,7 @@ def test_epochs_and_seeds_differ(seed, epoch):
     assert flat(seed, epoch) != flat(epoch + 1, seed) or seed == epoch + 1
 
 
-def test_batches_are_well_filled_and_in_mixed_order():
+def test_batches_are_full_and_shuffled():
     lengths = np.random.default_rng(0).lognormal(5.4, 0.7, 20_000).astype(int) + 1
     batches = plan_batches(lengths, 8192, seed=0, epoch=0)
     places = sum(int(lengths[b].max()) * len(b) for b in batches)
@@ -51,7 +51,7 @@ def test_batches_are_well_filled_and_in_mixed_order():
     assert np.diff([lengths[b].max() for b in ordered]).max() <= 0
 
 
-def test_a_budget_of_nothing_is_an_error():
+def test_zero_token_budget_is_an_error():
     with pytest.raises(UserError, match="at least 1, got 0"):
         plan_batches([1, 2], 0, seed=0, epoch=0)
 

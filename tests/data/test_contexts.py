@@ -1,4 +1,4 @@
-"""Generated texts that need context: what they promise is so."""
+"""Generated contexts have the documented properties."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_the_same_arguments_give_the_same_texts():
 
 
 @pytest.mark.parametrize("naming", contexts.ORDERS)
-def test_the_label_is_the_colour_of_the_thing_named(naming: str):
+def test_label_is_the_color_of_the_named_object(naming: str):
     for found in contexts.generate_contexts(
         200, 0, num_objects=20, list_length=(4, 8), num_colors=4, question=naming, fillers=(0, 3)
     ):
@@ -31,7 +31,7 @@ def test_the_label_is_the_colour_of_the_thing_named(naming: str):
         assert naming == "either" or (asked < found.sentence) == (naming == "before")
 
 
-def test_words_alone_say_nothing_of_the_label():
+def test_single_words_do_not_predict_the_label():
     """Every colour stands equally often in every list, and labels are in equal parts."""
     found = contexts.generate_contexts(400, 1, list_length=(4, 8), num_colors=4)
     assert set(Counter(c.label for c in found).values()) == {100}
@@ -51,12 +51,12 @@ def test_words_alone_say_nothing_of_the_label():
         ({"fillers": (0, 99)}, "fillers"),
     ],
 )
-def test_what_cannot_be_is_told(more: dict, said: str):
+def test_invalid_options_are_errors(more: dict, said: str):
     with pytest.raises(UserError, match=said):
         contexts.generate_contexts(3, 0, **more)
 
 
-def test_texts_to_learn_from_have_lists_of_any_size_and_colours_drawn_freely():
+def test_unbalanced_texts_have_lists_of_any_length():
     found = contexts.generate_contexts(400, 2, list_length=(1, 12), balanced=False)
     assert set(Counter(c.label for c in found).values()) == {100}
     sizes = Counter()
@@ -73,7 +73,7 @@ def test_texts_to_learn_from_have_lists_of_any_size_and_colours_drawn_freely():
     assert " and " not in alone[0].text
 
 
-def test_the_texts_to_measure_on_are_twelve_things_in_four_colours():
+def test_default_texts_have_twelve_objects_in_four_colors():
     for c in contexts.generate_contexts(20, 3):
         counts = Counter(re.findall(rf"a ({'|'.join(contexts.COLORS)}) \w+", c.text))
         assert sorted(counts.values()) == [3, 3, 3, 3]

@@ -71,7 +71,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=TEXT, size=st.integers(1, 12))
 @settings(max_examples=300, deadline=None)
-def test_pieces_have_the_tokens_of_the_whole(kind, text, size):
+def test_pieces_have_the_tokens_of_the_whole_text(kind, text, size):
     parts = [part.decode() for part in chunks.split_text(text.encode(), size)]
     assert "".join(parts) == text
     tokenizer = trained(kind)
@@ -80,7 +80,7 @@ def test_pieces_have_the_tokens_of_the_whole(kind, text, size):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_cut_is_right_between_any_two_characters(kind):
+def test_cuts_between_any_two_characters_change_no_token(kind):
     """Every character up to the last that is a blank, and some beyond, before and after one that is cut at."""
     tokenizer, checked = trained(kind), 0
     every = [chr(c) for c in (*range(0x3100), *range(0x3100, 0xD800, 97), *range(0xE000, 0x30000, 97))]
@@ -137,7 +137,7 @@ def test_documents_do_not_depend_on_blocks(tmp_path_factory, documents, text, si
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_characters_by_table_are_the_librarys(text):
+def test_character_table_equals_the_library(text):
     corpus = Corpus.from_texts(["x" + text], trained("chars"))
     assert all_of(corpus) == [*whole(trained("chars"), "x" + text), EOS]
 
@@ -148,7 +148,7 @@ def test_characters_by_table_are_the_librarys(text):
 @pytest.mark.parametrize("documents", chunks.DOCUMENTS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("workers", [1, 2])
-def test_built_in_small_blocks_as_in_one(tmp_path, small, kind, documents, workers):
+def test_small_blocks_give_the_same_corpus_as_one_block(tmp_path, small, kind, documents, workers):
     texts = [STORY * 3, "\n \n" + STORY, "one", "a\n\nb\n\n  \nc  \n"]
     for i, text in enumerate(texts):
         name = tmp_path / "in" / f"{i}.txt"
@@ -209,7 +209,7 @@ def book(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("documents", chunks.DOCUMENTS)
 @pytest.mark.parametrize("stop", [0, 3, 9, 14])
 @pytest.mark.parametrize("how", [KeyboardInterrupt, MemoryError])
-def test_a_stopped_build_goes_on(book, small, monkeypatch, stop, documents, how):
+def test_interrupted_build_resumes(book, small, monkeypatch, stop, documents, how):
     with monkeypatch.context() as patch:
         blocks = _blocks_counted(patch)
         expected = all_of(_build(book, documents=documents))
@@ -236,7 +236,7 @@ def test_a_stopped_build_goes_on(book, small, monkeypatch, stop, documents, how)
     assert kept or stop < 9
 
 
-def test_half_a_shard_is_never_served(book, small):
+def test_truncated_shard_is_an_error(book, small):
     expected = all_of(_build(book))
     shard = book / "out" / "shard-00001.safetensors"
     content = shard.read_bytes()
@@ -249,7 +249,7 @@ def test_half_a_shard_is_never_served(book, small):
     assert all_of(_build(book)) == expected
 
 
-def test_shards_of_another_corpus_are_not_served(book, small):
+def test_shards_of_another_corpus_are_an_error(book, small):
     expected = all_of(_build(book))
     shard = book / "out" / "shard-00001.safetensors"
     of_this = shard.read_bytes()
@@ -258,19 +258,20 @@ def test_shards_of_another_corpus_are_not_served(book, small):
     assert all_of(_build(book)) == expected
     assert shard.read_bytes() == of_this
     shard.write_bytes(of_another)
-    with pytest.raises(UserError, match="do not match corpus.json"):
+    with pytest.raises(UserError, match=r"do not match corpus\.json"):
         Corpus.open(book / "out")
     assert all_of(_build(book)) == expected
 
 
-def test_a_killed_process_leaves_what_can_be_gone_on_with(tmp_path):
+def test_build_resumes_after_a_killed_process(tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text(STORY * 3000)
     trained("bpe").save(tmp_path / "tokenizer.json")
     code = (
         "import sys; from regard.data import chunks, corpus, encode_ids, tokenize_corpus, tokenizer\n"
         "chunks.read_blocks.__defaults__ = ('file', 4000, 0, True); tokenize_corpus.SHARD_TOKENS = 4000\n"
-        "corpus.build_corpus(sys.argv[1] + '/in', tokenizer.Tokenizer.load(sys.argv[1]), sys.argv[1] + '/out', workers=2)\n"
+        "folder = sys.argv[1]; loaded = tokenizer.Tokenizer.load(folder)\n"
+        "corpus.build_corpus(folder + '/in', loaded, folder + '/out', workers=2)\n"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]
     killed = subprocess.Popen(command)
@@ -287,7 +288,7 @@ def test_a_killed_process_leaves_what_can_be_gone_on_with(tmp_path):
     assert all_of(Corpus.open(tmp_path / "out")) == [*whole(trained("bpe"), STORY * 3000), EOS]
 
 
-def test_the_same_text_is_tokenised_once(book, monkeypatch):
+def test_same_text_is_tokenized_once(book, monkeypatch):
     first = _build(book)
     seen = _blocks_counted(monkeypatch)
     file = book / "in" / "a.txt"
@@ -309,7 +310,7 @@ def test_the_same_text_is_tokenised_once(book, monkeypatch):
 
 
 @pytest.mark.parametrize("change", [{"documents": "blank"}, {"kind": "words"}])
-def test_another_tokenizer_or_cut_is_another_corpus(book, change):
+def test_another_tokenizer_or_document_mode_rebuilds(book, change):
     first = _build(book)
     ids = all_of(first)
     second = _build(book, **change)
@@ -318,7 +319,7 @@ def test_another_tokenizer_or_cut_is_another_corpus(book, change):
     assert all_of(first) == ids, "who has the old one open goes on reading it"
 
 
-def test_a_date_is_trusted_only_when_it_is_old(book):
+def test_modification_time_is_trusted_only_if_old(book):
     _build(book)
     assert json.loads((book / "out" / "corpus.json").read_text())["file_stats"] is None
     for file in (book / "in").iterdir():
@@ -328,7 +329,7 @@ def test_a_date_is_trusted_only_when_it_is_old(book):
     assert json.loads((book / "out" / "corpus.json").read_text())["file_stats"] is not None
 
 
-def test_text_that_changes_meanwhile_is_an_error(book, monkeypatch):
+def test_text_that_changes_during_the_build_is_an_error(book, monkeypatch):
     plain = encode_ids.BlockEncoder.__call__
 
     def changing(self: encode_ids.BlockEncoder, block: chunks.TextBlock) -> encode_ids.EncodedBlock:
@@ -341,7 +342,7 @@ def test_text_that_changes_meanwhile_is_an_error(book, monkeypatch):
         _build(book)
 
 
-def test_two_builds_at_once_make_one(book, caplog):
+def test_concurrent_builds_tokenize_once(book, caplog):
     fcntl = pytest.importorskip("fcntl")
     (book / "out").mkdir()
     caplog.set_level(logging.INFO, "regard")
@@ -359,7 +360,7 @@ def test_two_builds_at_once_make_one(book, caplog):
     assert (book / "out" / "corpus.json").exists()
 
 
-def test_two_bytes_an_id_or_four(tmp_path, monkeypatch):
+def test_ids_have_two_or_four_bytes(tmp_path, monkeypatch):
     (tmp_path / "a.md").write_text(STORY)
     tokenizer = trained("bpe")
     small = build_corpus(tmp_path / "a.md", tokenizer, tmp_path / "2", progress=False)
@@ -375,7 +376,7 @@ def test_two_bytes_an_id_or_four(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("zipped", [False, True])
 @pytest.mark.parametrize("at", [0, 3, 57, 1000])
-def test_not_utf8_says_where(tmp_path, small, zipped, at):
+def test_invalid_utf8_error_has_the_offset(tmp_path, small, zipped, at):
     data = bytearray((STORY * 20).encode())
     at = next(i for i in range(at, len(data)) if data[i] < 128)
     data[at] = 0xE9
@@ -385,7 +386,7 @@ def test_not_utf8_says_where(tmp_path, small, zipped, at):
         build_corpus([file], trained("bpe"), tmp_path / "out", progress=False)
 
 
-def test_bad_files_say_what_is_wrong(tmp_path):
+def test_bad_files_have_clear_errors(tmp_path):
     def fails(path: Path, words: str, **keywords) -> None:
         with pytest.raises(UserError, match=words):
             build_corpus(path, trained("bpe"), tmp_path / "out", progress=False, **keywords)
@@ -413,7 +414,7 @@ def test_bad_files_say_what_is_wrong(tmp_path):
         build_corpus(good, trained("bpe"), good / "out")
 
 
-def test_folders_are_read_by_name_and_files_once(tmp_path):
+def test_folders_are_sorted_and_files_read_once(tmp_path):
     for name in ("b/2.txt", "b/1.MD", "a.txt", ".hidden/x.txt", "b/.y.txt", "picture.png"):
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "in" / name).write_text(name)
@@ -424,7 +425,7 @@ def test_folders_are_read_by_name_and_files_once(tmp_path):
     assert "given twice" in notes[1]
 
 
-def test_a_mark_of_the_byte_order_is_no_text(tmp_path):
+def test_byte_order_mark_is_not_text(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfthe film")
     corpus = build_corpus(tmp_path / "a.txt", trained("bpe"), tmp_path / "out", progress=False)
     assert all_of(corpus) == [*whole(trained("bpe"), "the film"), EOS]
@@ -461,7 +462,7 @@ def test_windows_are_slices_of_the_stream(sharded, data):
         assert window.tolist() == stream[start + first : start + first + length].tolist()
 
 
-def test_windows_that_leave_the_corpus_are_an_error(sharded):
+def test_windows_outside_the_corpus_are_an_error(sharded):
     for starts, length in (([-1], 2), ([0, sharded.num_tokens - 1], 2), ([0], sharded.num_tokens + 1)):
         with pytest.raises(IndexError, match="exceed"):
             sharded.read(starts, length)
@@ -471,7 +472,7 @@ def test_windows_that_leave_the_corpus_are_an_error(sharded):
 
 @given(data=st.data())
 @settings(deadline=None)
-def test_parts_know_their_documents_and_lengths(sharded, data):
+def test_slices_have_correct_documents_and_sizes(sharded, data):
     at = data.draw(st.integers(0, sharded.num_tokens))
     first, second = sharded.split(at)
     assert first.num_tokens + second.num_tokens == sharded.num_tokens
@@ -490,7 +491,7 @@ def test_parts_know_their_documents_and_lengths(sharded, data):
     )
 
 
-def test_characters_of_a_part_are_exact_where_tokens_are_characters():
+def test_slices_of_character_tokens_have_exact_sizes():
     corpus = Corpus.from_texts([STORY * 200], trained("chars"))
     for at in (0, 1, 777, 9000, 9999):
         first, second = corpus.split(at)
@@ -514,7 +515,7 @@ def test_a_corpus_of_ids():
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="wants Linux")
-def test_reading_holds_little(tmp_path, monkeypatch):
+def test_reading_releases_mapped_pages(tmp_path, monkeypatch):
     """Pages that were read are let go: far less than the file stays in the process."""
     (tmp_path / "a.txt").write_text("x")
     build_corpus(tmp_path / "a.txt", trained("bpe"), tmp_path / "out", progress=False)
@@ -541,7 +542,7 @@ def test_reading_holds_little(tmp_path, monkeypatch):
     assert file_pages() - before > 24 << 20, "this test can see"
 
 
-def test_progress_is_said_where_there_is_no_terminal(book, small, monkeypatch):
+def test_progress_is_logged_without_a_terminal(book, small, monkeypatch):
     monkeypatch.setattr(tokenize_corpus, "LOG_SECONDS", 0.0)
     with collect_messages() as messages:
         build_corpus(book / "in", trained("bpe"), book / "out")

@@ -45,7 +45,7 @@ def test_tokens_and_sentences_are_those_of_the_text(kind):
         documents.document(len(TEXTS))
 
 
-def test_max_tokens_keeps_the_beginning():
+def test_max_tokens_truncates_the_end():
     tokenizer = train_tokenizer(TEXTS, "words", 400)
     whole, short = encode_documents(TEXTS, tokenizer), encode_documents(TEXTS, tokenizer, max_tokens=7)
     assert short.lengths.max() == 7
@@ -68,7 +68,7 @@ def test_chunks_change_nothing(monkeypatch):
         assert (getattr(whole, name) == getattr(small, name)).all()
 
 
-def test_nothing_and_very_long_documents():
+def test_empty_and_very_long_documents():
     tokenizer = train_tokenizer(TEXTS, "words", 400)
     assert len(encode_documents([], tokenizer)) == 0
     documents = encode_documents(["word " * 50_000, "A word. " * 25_000], tokenizer)

@@ -1,4 +1,4 @@
-"""Facts and questions: names with initials, patterns round a name, and what is wrong with what cannot be used."""
+"""Facts and questions: names with initials, question patterns, and errors."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def book(tmp_path):
         ("J. J. Stevenson. Stevenson was born in Glasgow .", "J. J. Stevenson"),
     ],
 )
-def test_the_name_of_a_line(line, name):
+def test_split_name(line, name):
     assert split_name(line)[0] == name
     assert split_name(line)[1].endswith(" .")
 
 
-def test_whole_words_stand_in_the_book(book):
+def test_contains_matches_whole_words(book):
     assert book.contains("Canton")
     assert not book.contains("Cant")
     assert not book.contains("")
@@ -78,19 +78,19 @@ def test_questions_have_patterns(book, tmp_path):
         ("What is the capital of France?\tParis\nAnd of Spain?\tMadrid\n", "contains a name of the facts"),
     ],
 )
-def test_questions_that_cannot_be_used(book, tmp_path, content, says):
+def test_unusable_questions_are_errors(book, tmp_path, content, says):
     (tmp_path / "q.tsv").write_text(content)
     with pytest.raises(UserError, match=says):
         read_questions(tmp_path / "q.tsv", book)
 
 
-def test_another_question_than_those_of_training(book, tmp_path):
+def test_question_of_an_unknown_pattern_is_an_error(book, tmp_path):
     (tmp_path / "q.tsv").write_text("When did Ada Lovelace die?\t1852\n")
     with pytest.raises(UserError, match="has a known pattern"):
         read_questions(tmp_path / "q.tsv", [("Where was", "born?")])
 
 
-def test_two_answers_for_one_name_are_counted(book, tmp_path):
+def test_contradictory_answers_are_reported(book, tmp_path):
     rows = [
         "Where was Ada Lovelace born?\tLondon",
         "Where was Ada Lovelace born?\tParis",

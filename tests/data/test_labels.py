@@ -1,4 +1,4 @@
-"""Labels as numbers: one or many, weighed or not."""
+"""Labels as arrays: single or multi-label, with and without class weights."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from regard.errors import UserError
 NAMES = ["a", "b", "c"]
 
 
-def test_the_mark_between_labels_is_found():
+def test_separator_is_found():
     assert find_separator(["a", "b;c", "a,b"]) == ";"
     assert find_separator(["a|b;c"]) == "|"
     assert find_separator(["a", "b, c"]) == ","
     assert find_separator(['["a, b", "c"]', "d"]) == "|"
 
 
-def test_labels_are_parted():
+def test_labels_are_split():
     assert split_labels(["a|b", " b | a |b ", "", "c"], "|") == [("a", "b"), ("b", "a"), (), ("c",)]
     assert split_labels(['["a|x", "b"]', "[]", "[a|b]"], "|") == [("a|x", "b"), (), ("[a", "b]")]
     with pytest.raises(UserError, match="separator"):
         split_labels(["a"], "")
 
 
-def test_numbers_and_memberships():
+def test_encode_labels_and_multilabel():
     assert encode_labels(["c", "a"], NAMES).tolist() == [2, 0]
     assert encode_multilabel([("c", "a"), (), ("b",)], NAMES).tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
     for call in (lambda: encode_labels(["x"], NAMES, "f.csv"), lambda: encode_multilabel([("a", "x")], NAMES, "f.csv")):
@@ -46,7 +46,7 @@ def test_the_rarest_label_decides_the_split():
     assert rarest_labels([("a", "b"), ("a",), ("a", "b"), ()]) == ["b", "a", "b", ""]
 
 
-def test_balanced_classes_weigh_alike():
+def test_balanced_class_weights():
     truth = np.array([0] * 90 + [1] * 9 + [2])
     weights = compute_class_weights("balanced", truth, NAMES)
     assert weights is not None
@@ -56,7 +56,7 @@ def test_balanced_classes_weigh_alike():
     assert compute_class_weights(None, truth, NAMES) is None
 
 
-def test_weights_are_given():
+def test_explicit_class_weights():
     truth = np.array([0, 1, 2])
     for said in ("b=4", ' {"b": 4}', "b = 4, c=1"):
         assert compute_class_weights(said, truth, NAMES) == pytest.approx([1, 4, 1])
@@ -73,7 +73,7 @@ def test_weights_are_given():
             compute_class_weights(said, truth, NAMES)
 
 
-def test_unbalanced_classes_are_told():
+def test_imbalance_is_described():
     said = describe_imbalance(np.array([0] * 95 + [1] * 5), ["yes", "no"])
     assert said is not None
     assert "'yes' has 95 of 100" in said

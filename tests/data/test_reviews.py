@@ -38,7 +38,7 @@ def test_shape_of_the_corpus():
     assert (min(counts), max(counts)) == (3, 10)
 
 
-def test_evidence_stands_in_the_deciding_sentence_and_agrees_with_the_label():
+def test_evidence_is_in_the_deciding_sentence_and_agrees_with_the_label():
     good, bad = (set(" ".join(lists).replace("|", " ").split()) - {"a", "of"} for lists in zip(*(
         (positive, negative) for negative, positive in (ADJECTIVES, VERBS, NOUNS)
     ), strict=True))  # fmt: skip

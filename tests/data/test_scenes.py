@@ -1,4 +1,4 @@
-"""Generated scenes: what the sentence says is what the picture shows."""
+"""Generated scenes: the caption describes the image."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def parted(sentence: str) -> tuple[tuple[str, str], str, tuple[str, str]]:
 
 
 @pytest.mark.parametrize("size", [64, 41])
-def test_the_sentence_is_true(size):
+def test_caption_is_true(size):
     for scene in generate_scenes(60, 3, size=size):
         first, relation, second = parted(scene.caption)
         boxes = dict(scene.word_boxes)
@@ -38,7 +38,7 @@ def test_the_sentence_is_true(size):
             assert max(box) <= size
 
 
-def test_each_box_holds_its_colour_and_nothing_lies_outside():
+def test_boxes_contain_their_color_and_all_objects():
     for scene in generate_scenes(40, 1):
         first, _, second = parted(scene.caption)
         boxes, outside = dict(scene.word_boxes), np.ones((64, 64), bool)
@@ -51,7 +51,7 @@ def test_each_box_holds_its_colour_and_nothing_lies_outside():
         assert scene.image[outside].max() < 115  # ground and its noise
 
 
-def test_no_pair_set_aside_is_seen_the_other_way_round():
+def test_held_out_pairs_do_not_depend_on_their_order():
     known, unseen = (
         {frozenset(parted(scene.caption)[::2]) for scene in generate_scenes(1000, 0, part=part)}
         for part in ("seen", "unseen")
@@ -61,7 +61,7 @@ def test_no_pair_set_aside_is_seen_the_other_way_round():
     assert all(pair <= set().union(*known) for pair in unseen)
 
 
-def test_what_is_set_aside_is_seen_in_no_scene_to_learn_from():
+def test_held_out_pairs_and_objects_are_not_in_training_scenes():
     known, aside = list_objects()
     assert not set(known) & set(aside)
     assert len(known) + len(aside) == len(COLORS) * len(SHAPES)

@@ -29,7 +29,7 @@ def words_of(tokenizer: Tokenizer, text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_special_tokens_come_first_and_are_never_found_in_text(kind):
+def test_special_tokens_come_first_and_are_never_encoded(kind):
     tokenizer = TRAINED[kind]
     assert [tokenizer.token(i) for i in range(6)] == list(SPECIAL_TOKENS)
     ids = tokenizer.encode("[MASK] [PAD]").ids
@@ -37,7 +37,7 @@ def test_special_tokens_come_first_and_are_never_found_in_text(kind):
     assert tokenizer.kind == kind
 
 
-def test_words_are_cut_as_people_cut_them():
+def test_word_boundaries():
     assert words_of(TRAINED["words"], TEXTS[0]) == (
         ["The", "film", "'s", "ending", "wasn't", "good", "...", "it", "was", "7.5", "out", "of", "10", "!!!"]
     )
@@ -63,7 +63,7 @@ def test_lowercase_is_an_option_of_words():
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=60))
-def test_bpe_gives_any_text_back(text):
+def test_bpe_decodes_any_text(text):
     tokenizer = TRAINED["bpe"]
     encoding = tokenizer.encode(text)
     assert tokenizer.decode(encoding.ids) == text
@@ -72,7 +72,7 @@ def test_bpe_gives_any_text_back(text):
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=60), st.sampled_from(KINDS))
-def test_offsets_lie_in_the_text_and_rise(text, kind):
+def test_offsets_are_in_the_text_and_increase(text, kind):
     encoding = TRAINED[kind].encode(text)
     assert len(encoding.ids) == len(encoding.offsets) == len(encoding.word_ids)
     assert all(0 <= start <= end <= len(text) for start, end in encoding.offsets)
@@ -103,7 +103,8 @@ def test_batch_equals_one_by_one_and_survives_saving(kind, tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_is_deterministic_across_processes(kind):
     code = (
-        "import hashlib; from regard.data.tokenizer import train_tokenizer; from regard.data.synthetic.reviews import generate_reviews;"
+        "import hashlib; from regard.data.tokenizer import train_tokenizer;"
+        "from regard.data.synthetic.reviews import generate_reviews;"
         f"t = train_tokenizer([r.text for r in generate_reviews(300, 1)], {kind!r}, 500);"
         "print(hashlib.sha256(t.core.to_str().encode()).hexdigest())"
     )
@@ -114,7 +115,7 @@ def test_training_is_deterministic_across_processes(kind):
     assert len(runs) == 1
 
 
-def test_the_vocabulary_is_cut_by_frequency():
+def test_vocabulary_keeps_the_most_frequent_words():
     texts = ["a a a b b c"] * 2
     assert train_tokenizer(texts, "words", 8).vocab_size == 8
     assert train_tokenizer(texts, "words", 8).encode("a b c").ids == [6, 7, UNK]

@@ -1,4 +1,4 @@
-"""How words are written, kept beside which words they are."""
+"""Word shapes next to word ids."""
 
 import re
 
@@ -24,7 +24,7 @@ def test_four_shapes_in_any_script():
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_categories=("Z", "C")), min_size=1), min_size=1))
-def test_a_word_has_its_shape_wherever_it_stands(each: list[str]):
+def test_shape_does_not_depend_on_the_position(each: list[str]):
     def plainly(word: str) -> int:
         if any(c.isdecimal() for c in word):
             return DIGIT
@@ -37,7 +37,7 @@ def test_a_word_has_its_shape_wherever_it_stands(each: list[str]):
     assert find_shapes(" ".join(each), spans).tolist() == [plainly(word) for word in each]
 
 
-def test_words_and_shapes_travel_together():
+def test_shapes_are_packed_and_unpacked():
     ids, how = np.array([0, 1, 7, 29_999], np.int32), np.array([0, 3, 1, 2], np.int32)
     both = pack_shapes(ids, how)
     assert both.dtype == np.int32
@@ -45,7 +45,7 @@ def test_words_and_shapes_travel_together():
         assert [each.tolist() for each in unpack_shapes(form)] == [ids.tolist(), how.tolist()]
 
 
-def test_documents_say_how_their_words_are_written():
+def test_documents_with_word_shapes():
     texts = ["Bush and the bush. NATO in 1949", "", "the bush"]
     core = tokenizer.train_tokenizer(texts, "words", 50)
     plain, written = documents.encode_documents(texts, core), documents.encode_documents(texts, core, word_shapes=True)

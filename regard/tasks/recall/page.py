@@ -111,8 +111,8 @@ def _describe_metrics(run: QuestionAnswerer, metrics: dict[str, Any]) -> str:
     return (
         f"The {_run_name(run)} answers {metrics['exact']:.1%} ({low:.1%} to {high:.1%}) of {metrics['rows']:,} "
         f"questions correctly. With a confidence threshold of {metrics['threshold']:.2f} it answers "
-        f"{metrics['answered']:.1%} of the questions{wrong}, and {metrics['unknown_answered']:.1%} of those about unknown names. Its expected "
-        f"calibration error is {metrics['ece']:.3f}."
+        f"{metrics['answered']:.1%} of the questions{wrong}, and {metrics['unknown_answered']:.1%} of those about "
+        f"unknown names. Its expected calibration error is {metrics['ece']:.3f}."
     )
 
 

@@ -1,4 +1,4 @@
-"""A fact said in many ways: from the name on, never with the answer of somebody who was not asked about."""
+"""Paraphrases of facts start with the name, and contain no answers of other people."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def words():
     return tokenizer.train_tokenizer([f" {n}. {t}" for n, t in zip(NAMES, TEXTS, strict=True)], "bpe", 400)
 
 
-def test_every_item_begins_with_a_name(words):
+def test_every_example_starts_with_a_name(words):
     items = Paraphraser(BOOK, ASKED, words, ParaphraseMix(unknown_names=2.0), 0).generate_epoch(0)
     starts = [(BOS, *ids, SEP) for ids in encode_names(NAMES, words).values()]
     known = [item for item in items if any(tuple(item.ids[: len(s)]) == s for s in starts)]
@@ -42,7 +42,7 @@ def test_every_item_begins_with_a_name(words):
     assert all(item.ids[-2:] == [SEP, UNK] and item.first == len(item.ids) - 1 for item in strange)
 
 
-def test_only_those_asked_about_are_asked(words):
+def test_only_training_questions_are_examples(words):
     items = Paraphraser(BOOK, ASKED, words, ParaphraseMix(), 0).generate_epoch(0)
     (start,) = build_prompts([PATTERN], ["Ada Lovelace"], words, "name")
     asked = [item for item in items if words.decode(item.ids).find("Where was") >= 0]
@@ -62,13 +62,13 @@ def test_a_cloze_is_a_part_of_the_sentence(words):
         assert any(words.decode(said) in f" {text}" for text in TEXTS), words.decode(said)
 
 
-def test_the_same_epoch_is_the_same(words):
+def test_same_epoch_gives_the_same_examples(words):
     first, again = (Paraphraser(BOOK, ASKED, words, ParaphraseMix(), 5) for _ in range(2))
     assert first.generate_epoch(2) == again.generate_epoch(2)
     assert first.generate_epoch(2) != first.generate_epoch(3)
 
 
-def test_runs_are_names_of_something_else():
+def test_named_spans_exclude_the_person():
     words = ["Kanso", "was", "born", "in", "New", "York", ",", "the", "son", "of", "the", "Duke", "of", "York"]
     assert [" ".join(words[a:b]) for a, b in find_named_spans(words, {"Nabil", "Kanso"})] == [
         "New York",
@@ -76,18 +76,18 @@ def test_runs_are_names_of_something_else():
     ]
 
 
-def test_strangers_are_nobody():
+def test_unknown_names_are_not_known():
     made = generate_unknown_names(NAMES, 5, Random(0))
     assert made
     assert not set(made) & set(NAMES)
 
 
-def test_an_unknown_form():
+def test_unknown_prompt_format_is_an_error():
     with pytest.raises(UserError, match=r"mix\.prompt_format"):
         ParaphraseMix(prompt_format="sideways")
 
 
-def test_a_page_points_at_the_answer():
+def test_passage_has_the_answer_span():
     words = tokenizer.train_tokenizer(TEXTS, "words", 50)
     made = build_passage(PATTERN, "Nabil Kanso", TEXTS[1], words, "Beirut")
     ((first, last),) = made.spans

@@ -30,7 +30,7 @@ def put(path: Path, content: str | bytes) -> Path:
         (".txt", '1 a "b", c d\n0  second\n'),
     ],
 )
-def test_each_form_is_read(tmp_path, suffix, content, zipped):
+def test_each_file_format_is_read(tmp_path, suffix, content, zipped):
     table = read_table(put(tmp_path / f"t{suffix}{zipped}", content))
     assert [t.replace("\\n", " ").replace("\n", " ") for t in table.texts] == ['a "b", c d', "second"]
     assert table.labels == ["1", "0"]
@@ -73,7 +73,7 @@ def folders(root: Path, *names: str) -> Path:
     return root
 
 
-def test_files_of_other_kinds_are_counted_and_named(tmp_path):
+def test_other_files_are_skipped_and_reported(tmp_path):
     odd = ["a/x.html", "a/y.html", "b/note.1", "b/.hidden.html", ".git/x.html", "top.html"]
     root = folders(tmp_path, "a/1.txt", "b/2.txt", *odd)
     assert read_table(root).notes == ["skipped 3 files that are not text: .html, .1"]
@@ -84,7 +84,7 @@ def test_files_of_other_kinds_are_counted_and_named(tmp_path):
         read_table(folders(tmp_path / "none", "a/x.html"))
 
 
-def test_the_names_of_files_are_kept(tmp_path):
+def test_file_names_are_returned(tmp_path):
     root = folders(tmp_path, "a/1.txt", "b/deep/2.txt", "b/3.txt")
     put(root / "a/0.txt", "  ")
     table = read_table(root, has_labels=False)
@@ -92,7 +92,7 @@ def test_the_names_of_files_are_kept(tmp_path):
     assert read_table(put(tmp_path / "t.csv", "text,label\na,1\n")).file_names == []
 
 
-def test_folders_of_parts_are_no_classes(tmp_path):
+def test_train_and_test_folders_are_not_classes(tmp_path):
     inside = [f"{part}/{name}/{i}.txt" for part in ("train", "test") for name in ("pos", "neg") for i in range(2)]
     root = folders(tmp_path / "nest", *inside)
     said = f"{root} contains train and test, each with neg and pos; pass {root}/train, and --valid {root}/test"
@@ -110,7 +110,7 @@ def test_folders_of_parts_are_no_classes(tmp_path):
     assert read_table(folders(tmp_path / "flat", "test/1.txt", "train/1.txt")).labels == ["test", "train"]
 
 
-def test_classes_that_hold_the_same_subfolders_are_noted(tmp_path):
+def test_classes_with_the_same_subfolders_are_reported(tmp_path):
     root = folders(tmp_path, *(f"{a}/{b}/1.txt" for a in ("sport", "war") for b in ("2019", "2020")))
     table = read_table(root)
     assert table.labels == ["sport", "sport", "war", "war"]
@@ -138,7 +138,7 @@ def test_one_file_is_one_document(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["labels", "tags", "genres", "Topic"])
-def test_columns_of_labels_by_their_usual_names(tmp_path, name):
+def test_label_columns_with_common_names(tmp_path, name):
     assert read_table(put(tmp_path / "t.csv", f"text,{name}\na,x|y\n"), multilabel=True).labels == ["x|y"]
     both = put(tmp_path / "b.csv", f"text,{name},label\na,x,1\n")
     assert read_table(both).labels == ["1"]
@@ -146,7 +146,7 @@ def test_columns_of_labels_by_their_usual_names(tmp_path, name):
         assert read_table(put(tmp_path / "r.csv", f"{name},text,rating\nx,a,1\n")).labels == ["1"]
 
 
-def test_guesses_are_told(tmp_path):
+def test_guessed_columns_are_reported(tmp_path):
     path = put(tmp_path / "t.csv", "id,stuff,Sentiment\nabc,a long text here,1\ndef,another long text,0\n")
     table = read_table(path)
     assert table.texts == ["a long text here", "another long text"]
@@ -273,7 +273,7 @@ def test_parquet_with_a_nested_column(tmp_path):
         read_table(tmp_path / "t.parquet")
 
 
-def test_require_classes():
+def test_list_classes():
     assert list_classes(["10", "2", "2"]) == ["2", "10"]
     assert list_classes(["b", "a"]) == ["a", "b"]
     with pytest.raises(UserError, match="same label 'x'"):

@@ -1,4 +1,4 @@
-"""Pictures of all kinds: broken, grey, CMYK, huge, animated, transparent, turned; folders, zips, classes."""
+"""Images of all kinds: damaged, grayscale, CMYK, huge, animated, transparent, rotated; folders, zips, classes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def bomb(width=60_000, height=60_000) -> bytes:
     )
 
 
-def test_a_picture_is_bytes_of_one_size():
+def test_images_are_resized_to_uint8():
     found = image_files.decode_image(picture(), 16)
     assert found.shape == (16, 16, 3)
     assert found.dtype == np.uint8
@@ -45,7 +45,7 @@ def test_a_picture_is_bytes_of_one_size():
     ("mode", "form", "said"),
     [("L", "PNG", "grayscale"), ("CMYK", "JPEG", "CMYK"), ("1", "PNG", "grayscale"), ("P", "GIF", "")],
 )
-def test_other_colours_become_red_green_blue(mode, form, said):
+def test_other_color_modes_become_rgb(mode, form, said):
     told: list[str] = []
     found = image_files.decode_image(picture((90, 90, 90), mode=mode, form=form), 16, told.append)
     assert found.shape == (16, 16, 3)
@@ -53,19 +53,19 @@ def test_other_colours_become_red_green_blue(mode, form, said):
     assert [said in note for note in told] == ([True] if said else [])
 
 
-def test_what_is_transparent_is_white():
+def test_transparency_becomes_white():
     file = io.BytesIO()
     Image.new("RGBA", (8, 8), (255, 0, 0, 0)).save(file, "PNG")
     assert (image_files.decode_image(file.getvalue(), 8) == 255).all()
 
 
-def test_sixteen_bits_keep_their_light():
+def test_16_bit_images_keep_their_brightness():
     file = io.BytesIO()
     Image.fromarray(np.full((8, 8), 32768, np.uint16)).save(file, "PNG")
     assert abs(int(image_files.decode_image(file.getvalue(), 8).mean()) - 127) <= 1
 
 
-def test_a_picture_is_turned_as_its_camera_says():
+def test_exif_rotation_is_applied():
     values = np.zeros((16, 16, 3), np.uint8)
     values[:8] = 255  # light above
     file, exif = io.BytesIO(), Image.Exif()
@@ -76,7 +76,7 @@ def test_a_picture_is_turned_as_its_camera_says():
     assert found[:4].mean() < 15
 
 
-def test_an_animation_gives_its_first_picture():
+def test_first_frame_of_an_animation_is_used():
     frames = [Image.new("RGB", (9, 9), colour) for colour in ("red", "blue")]
     file, told = io.BytesIO(), []
     frames[0].save(file, "GIF", save_all=True, append_images=frames[1:])
@@ -89,12 +89,12 @@ def test_an_animation_gives_its_first_picture():
     ("raw", "said"),
     [(b"", "damaged"), (b"no picture", "damaged"), (picture()[:40], "damaged"), (bomb(), "pixels are skipped")],
 )
-def test_what_cannot_be_read_says_why(raw, said):
+def test_unreadable_images_have_a_reason(raw, said):
     with pytest.raises(image_files.UnreadableImage, match=said):
         image_files.decode_image(raw, 16)
 
 
-def test_a_bomb_is_refused_by_its_size_alone(monkeypatch):
+def test_decompression_bomb_is_rejected_by_its_size(monkeypatch):
     monkeypatch.setattr(image_files, "MAX_PIXELS", 100)
     with pytest.raises(image_files.UnreadableImage, match="more than 100 pixels"):
         image_files.decode_image(picture(size=(20, 12)), 16)
@@ -115,7 +115,7 @@ def mixed(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["all", "all.zip"])
-def test_bad_pictures_are_counted_and_named(mixed, kind):
+def test_bad_images_are_skipped_and_reported(mixed, kind):
     source = image_files.open_images(mixed / kind)
     found = image_files.read_images(source, source.names, 16)
     assert found.names == ["deep/other.jpg", "good.png", "grey.png"]
@@ -128,7 +128,7 @@ def test_bad_pictures_are_counted_and_named(mixed, kind):
     assert "grey.png" in notes
 
 
-def test_a_zip_that_unpacks_to_too_much_is_left_out(tmp_path, monkeypatch):
+def test_large_zip_entry_is_skipped(tmp_path, monkeypatch):
     monkeypatch.setattr(image_files, "MAX_BYTES", 1000)
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("large.png", b"\0" * 5000)
@@ -139,7 +139,7 @@ def test_a_zip_that_unpacks_to_too_much_is_left_out(tmp_path, monkeypatch):
     assert "images larger than" in found.notes[0]
 
 
-def test_same_pictures_same_fingerprint(mixed):
+def test_same_images_have_the_same_fingerprint(mixed):
     source = image_files.open_images(mixed / "all")
     first, again = (image_files.read_images(source, ["good.png", "grey.png"], 16).fingerprint for _ in range(2))
     assert first == again
@@ -150,7 +150,7 @@ def test_same_pictures_same_fingerprint(mixed):
 @pytest.mark.parametrize(
     ("make", "said"), [("none", "no such folder"), ("empty", "contains no images"), ("cut.zip", "not a zip")]
 )
-def test_no_pictures_is_an_error(tmp_path, make, said):
+def test_no_images_is_an_error(tmp_path, make, said):
     if make == "empty":
         (tmp_path / make).mkdir()
     if make == "cut.zip":
@@ -174,7 +174,7 @@ def test_classes_are_subfolders(tmp_path):
         image_files.list_images_by_class(tmp_path / "p" / "cats")
 
 
-def test_a_damaged_picture_of_a_zip_is_left_out(tmp_path):
+def test_damaged_zip_entry_is_skipped(tmp_path):
     with zipfile.ZipFile(tmp_path / "p.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for name in ("a.bmp", "b.bmp"):
             raw = io.BytesIO()
@@ -190,7 +190,7 @@ def test_a_damaged_picture_of_a_zip_is_left_out(tmp_path):
     assert "b.bmp" in found.notes[0]
 
 
-def test_sixteen_bits_in_any_order():
+def test_16_bit_images_of_any_byte_order():
     values = np.linspace(0, 65535, 64, dtype=np.uint16).reshape(8, 8)
     for kind in ("<u2", ">u2"):
         raw = io.BytesIO()
@@ -211,7 +211,7 @@ def test_sixteen_bits_in_any_order():
         ("...", ""),
     ],
 )
-def test_words_of_a_caption(text, words):
+def test_normalize_caption(text, words):
     assert caption_files.normalize_caption(text) == words
 
 
@@ -233,7 +233,7 @@ COCO = '{"images": [{"id": 1, "file_name": "a.png"}], "annotations": [{"image_id
         ),
     ],
 )
-def test_which_column_is_the_caption(tmp_path, name, text, caption):
+def test_caption_column_is_found(tmp_path, name, text, caption):
     (tmp_path / name).write_text(text)
     assert caption_files.read_captions(tmp_path / name)[0][0] == ("a.png", caption)
 
@@ -247,13 +247,13 @@ def test_which_column_is_the_caption(tmp_path, name, text, caption):
         ("d.tsv.gz", b"\x1f\x8b\x08\x00" + b"x" * 30, "cannot read the caption file"),
     ],
 )
-def test_tables_that_cannot_be_read(tmp_path, name, raw, said):
+def test_unreadable_caption_files_are_errors(tmp_path, name, raw, said):
     (tmp_path / name).write_bytes(raw)
     with pytest.raises(UserError, match=said):
         caption_files.read_captions(tmp_path / name)
 
 
-def test_captions_find_their_pictures(mixed):
+def test_captions_are_matched_with_images(mixed):
     table = (
         "good.png\tA red  Square, isn't it .\nother.jpg#1\tBlue!\ngood.png\tRed\ngone.png\tno picture\ngrey.png\t. \n"
     )
@@ -267,7 +267,7 @@ def test_captions_find_their_pictures(mixed):
     assert "3 images have no caption" in notes
 
 
-def test_csv_and_coco_say_the_same(mixed):
+def test_csv_and_coco_give_the_same_captions(mixed):
     (mixed / "c.csv").write_text('image,caption\ngood.png,"a red square, really"\n')
     (mixed / "c.json").write_text(
         '{"images": [{"id": 7, "file_name": "good.png"}], '
@@ -290,7 +290,7 @@ def test_csv_and_coco_say_the_same(mixed):
         ("a.json", '{"images": [3], "annotations": []}', "COCO"),
     ],
 )
-def test_bad_tables_are_errors(mixed, name, text, said):
+def test_invalid_caption_files_are_errors(mixed, name, text, said):
     (mixed / name).write_text(text)
     with pytest.raises(UserError, match=said):
         caption_files.read_captioned_images(mixed / "all", mixed / name, 16)

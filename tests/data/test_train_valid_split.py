@@ -30,13 +30,13 @@ def test_stratified_with_one_on_each_side(labels, fraction, seed):
             assert abs(held - count * fraction) <= 1
 
 
-def test_the_seed_decides():
+def test_split_depends_on_the_seed():
     labels = ["x", "y"] * 100
     one, same, other = (split_indices(labels, 0.2, seed)[1].tolist() for seed in (1, 1, 2))
     assert one == same != other
 
 
-def test_what_cannot_be_split():
+def test_impossible_splits_are_errors():
     for labels, fraction, message in (
         (["a", "b"], 0.0, "between 0 and 1"),
         (["a", "b"], 1.5, "between 0 and 1"),

@@ -77,7 +77,7 @@ def test_breaks():
         assert found == wanted
 
 
-def test_a_quoted_question_goes_on_where_there_is_no_case():
+def test_quoted_question_in_scripts_without_case():
     for text, wanted in (
         ("你说「好吗？」他问。我走了。", ["你说「好吗？」他问。", "我走了。"]),
         ("“真的！”他说。「你好？」「再见。」他走了。", ["“真的！”他说。", "「你好？」", "「再见。」", "他走了。"]),
@@ -93,7 +93,7 @@ PIECES = st.sampled_from(
 @given(st.one_of(st.text(max_size=40), st.lists(PIECES, max_size=25).map("".join)))
 @example("<br /><br />")
 @example(" ")
-def test_spans_hold_all_but_space_in_order(text):
+def test_spans_cover_all_but_whitespace_in_order(text):
     spans = split_sentences(text)
     assert bool(spans) == bool(text)
     last = 0

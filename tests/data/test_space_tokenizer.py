@@ -13,7 +13,7 @@ from regard.errors import UserError
 TEXT = " \n = The <unk> Cat = \n \n the cat @-@ sat , <unk> . \n"
 
 
-def test_what_counts_as_a_token_in_the_literature():
+def test_tokens_are_counted_as_in_the_literature():
     """Words, `<unk>`, and an end for every line, empty ones too."""
     made = train_tokenizer([TEXT], "spaces", 1000)
     ids = made.encode(TEXT).ids
@@ -29,7 +29,7 @@ def test_rare_and_new_words_are_unknown():
     assert [made.token(i) for i in made.encode("a b c d").ids] == ["a", "b", "[UNK]", "[UNK]"]
 
 
-def test_what_looks_like_a_special_token_is_a_word():
+def test_literal_special_tokens_are_words():
     made = train_tokenizer(["see [MASK] and [EOS] here"], "spaces", 100)
     ids = made.encode("see [MASK] and [EOS] here x[MASK]y").ids
     assert MASK not in ids
@@ -37,7 +37,7 @@ def test_what_looks_like_a_special_token_is_a_word():
     assert ids.count(UNK) == 3
 
 
-def test_it_is_saved_and_known_again(tmp_path):
+def test_saved_and_loaded(tmp_path):
     made = train_tokenizer([TEXT], "spaces", 1000)
     made.save(tmp_path)
     again = Tokenizer.load(tmp_path)
@@ -45,7 +45,7 @@ def test_it_is_saved_and_known_again(tmp_path):
     assert again.encode(TEXT) == made.encode(TEXT)
 
 
-def test_a_document_that_ends_with_a_line_gets_no_second_end():
+def test_document_that_ends_with_a_line_end_has_one_eos():
     made = train_tokenizer([TEXT], "spaces", 1000)
     assert Corpus.from_texts(["the cat\n", "the cat"], made).num_tokens == 3 + 3
 
@@ -57,7 +57,7 @@ def test_decoding_gives_the_words_back(words):
     assert made.decode(made.encode(text).ids).split() == text.split()
 
 
-def test_texts_are_counted_as_they_come():
+def test_texts_can_be_an_iterator():
     for kind in ("chars", "spaces"):
         assert train_tokenizer((text for text in ("a b", "b c")), kind, 100).vocab_size == train_tokenizer(
             ["a b\nb c"], kind, 100

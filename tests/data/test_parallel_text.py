@@ -1,4 +1,4 @@
-"""Pairs of texts: read, encoded, and batched by length on both sides."""
+"""Parallel texts are read, encoded, and batched by length on both sides."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def write(path, text):
     return path
 
 
-def test_two_files_belong_together_line_by_line(tmp_path):
+def test_two_aligned_files(tmp_path):
     a = write(tmp_path / "train.en", "one\r\ntwo\u2028three\n\nfour\n")
     b = write(tmp_path / "train.de.gz", "eins\nzwei drei\nleer\n \n")
     found = parallel_text.read_parallel_texts([a, b])
@@ -38,7 +38,7 @@ def test_a_line_may_be_blank_and_a_file_may_not_be_empty(tmp_path):
         parallel_text.read_lines(write(tmp_path / "empty.en", ""))
 
 
-def test_different_counts_are_both_named(tmp_path):
+def test_different_line_counts_are_an_error(tmp_path):
     a, b = write(tmp_path / "a.en", "1\n2\n3\n"), write(tmp_path / "b.de", "1\n2\n")
     with pytest.raises(UserError, match=r"a\.en has 3 lines and .*b\.de has 2"):
         parallel_text.read_parallel_texts([a, b])
@@ -60,7 +60,7 @@ def test_a_table_of_two_columns(tmp_path, name, content, columns):
     assert found.targets == ["LEFT", "2.0"]
 
 
-def test_what_is_taken_for_a_header_is_told(tmp_path):
+def test_guessed_header_is_reported(tmp_path):
     file = write(tmp_path / "t.csv", "one,eins\ntwo,zwei\n")
     found = parallel_text.read_parallel_texts([file])
     assert found.sources == ["two"]
@@ -80,12 +80,12 @@ def test_what_is_taken_for_a_header_is_told(tmp_path):
         ("t.tsv", "", {}, "is empty"),
     ],
 )
-def test_what_cannot_be_read_is_said(tmp_path, name, content, columns, message):
+def test_unreadable_tables_are_errors(tmp_path, name, content, columns, message):
     with pytest.raises(UserError, match=message):
         parallel_text.read_parallel_texts([write(tmp_path / name, content)], **columns)
 
 
-def test_columns_of_two_files_are_refused(tmp_path):
+def test_columns_of_two_files_are_an_error(tmp_path):
     a, b = write(tmp_path / "a", "1\n"), write(tmp_path / "b", "1\n")
     with pytest.raises(UserError, match="no columns"):
         parallel_text.read_parallel_texts([a, b], source="x", target="y")
@@ -94,7 +94,7 @@ def test_columns_of_two_files_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["bpe", "chars", "spaces"])
-def test_tokens_come_back_as_the_text(kind):
+def test_tokens_decode_to_the_text(kind):
     words = tokenizer.train_tokenizer([*TEXTS.sources, *TEXTS.targets], kind, 300)
     found = parallel_text.encode_pairs(TEXTS, words)
     for flat, starts, texts in (
@@ -109,13 +109,13 @@ def test_tokens_come_back_as_the_text(kind):
     assert found.source_lengths.sum() == len(found.source)
 
 
-def test_a_word_at_the_beginning_is_the_same_as_one_within():
+def test_first_word_has_the_same_tokens_as_elsewhere():
     words = tokenizer.train_tokenizer(["dog the dog the dog"] * 3, "bpe", 300)
     ids = words.encode(parallel_text.add_leading_space("dog the dog", words)).ids
     assert ids[0] == ids[2]
 
 
-def test_pairs_that_are_too_long_are_left_out_and_counted():
+def test_long_pairs_are_skipped_and_counted():
     words = tokenizer.train_tokenizer([*TEXTS.sources, *TEXTS.targets], "spaces", 300)
     with pytest.raises(UserError, match="no pair has at most 2 tokens"):
         parallel_text.encode_pairs(TEXTS, words, max_tokens=2)
@@ -131,7 +131,7 @@ def test_pairs_that_are_too_long_are_left_out_and_counted():
     st.booleans(),
 )
 @settings(max_examples=60, deadline=None)
-def test_each_pair_is_in_one_batch_that_keeps_to_its_budget(sizes, tokens, shuffle):
+def test_each_pair_is_in_one_batch_within_the_budget(sizes, tokens, shuffle):
     lengths = np.array(sizes, np.int64).reshape(-1, 2)
     found = parallel_text.plan_pair_batches(lengths[:, 0], lengths[:, 1], tokens, seed=3, epoch=1, shuffle=shuffle)
     assert sorted(i for part in found for i in part.tolist()) == list(range(len(sizes)))

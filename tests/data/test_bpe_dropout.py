@@ -1,4 +1,4 @@
-"""BPE-dropout: other pieces of the same words, the same again with the same seed."""
+"""BPE-dropout gives different subwords of the same words, and the same ones for the same seed."""
 
 import itertools
 
@@ -27,7 +27,7 @@ def said(words, ids, starts):
     return [parallel_text.decode_line(ids[a:b].tolist(), words) for a, b in itertools.pairwise(starts)]
 
 
-def test_no_dropout_cuts_as_the_tokenizer_does(words):
+def test_without_dropout_subwords_equal_the_tokenizer(words):
     plain, again = (
         parallel_text.encode_pairs(TEXTS, words),
         parallel_text.encode_with_bpe_dropout(TEXTS, words, 99, 0.0, 0)(3),
@@ -36,13 +36,13 @@ def test_no_dropout_cuts_as_the_tokenizer_does(words):
         assert np.array_equal(getattr(plain, name), getattr(again, name))
 
 
-def test_all_left_out_leaves_single_bytes(words):
+def test_full_dropout_gives_single_bytes(words):
     found = parallel_text.encode_with_bpe_dropout(TEXTS, words, 99, 1.0, 0)(0)
     assert found.source_lengths[0] == len(" " + TEXTS.sources[0]) + 1
     assert found.target[found.target_starts[1] - 1] == EOS
 
 
-def test_each_epoch_says_the_same_text_in_other_pieces(words):
+def test_each_epoch_segments_the_same_text_differently(words):
     draw = parallel_text.encode_with_bpe_dropout(TEXTS, words, 99, 0.3, 0)
     first, second = draw(0), draw(1)
     assert not np.array_equal(first.source, second.source)
@@ -54,7 +54,7 @@ def test_each_epoch_says_the_same_text_in_other_pieces(words):
     assert np.array_equal(second.target, again.target)
 
 
-def test_pairs_that_are_too_long_are_left_out_as_without_it(words):
+def test_long_pairs_are_skipped_as_without_dropout(words):
     most = int(parallel_text.encode_pairs(TEXTS, words).source_lengths[2]) - 1
     assert (
         len(parallel_text.encode_with_bpe_dropout(TEXTS, words, most, 0.5, 0)(0))
@@ -80,7 +80,7 @@ def test_by_hand():
 @pytest.mark.parametrize(
     ("setting", "message"), [("dropout=1", "at least 0 and less than 1"), ("kind=words", "tokenizer.kind=bpe")]
 )
-def test_wrong_settings(tmp_path, setting, message):
+def test_invalid_dropout_settings_are_errors(tmp_path, setting, message):
     import regard
 
     (tmp_path / "a").write_text("a b\n" * 4)

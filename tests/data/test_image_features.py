@@ -1,4 +1,4 @@
-"""Features of pictures that were computed before: read without pickle, bounded, counted."""
+"""Precomputed image features are read without pickle and within limits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def kept(request, tmp_path):
     return path
 
 
-def test_every_form_gives_the_same_arrays(kept):
+def test_all_file_formats_give_the_same_arrays(kept):
     assert image_source.contains_images(kept)
     assert not image_files.contains_images(kept)
     source = image_source.open_image_source(kept)
@@ -44,7 +44,7 @@ def test_every_form_gives_the_same_arrays(kept):
     assert source.find("d.jpg") is None
 
 
-def test_captions_find_features_by_the_name_of_the_picture(kept, tmp_path):
+def test_captions_find_features_by_image_name(kept, tmp_path):
     (tmp_path / "c.tsv").write_text("b.jpg\ta dog\na.jpg\ta cat\ngone.jpg\tnothing\n")
     found = caption_files.read_captioned_images(kept, tmp_path / "c.tsv", 64)
     assert found.captions == [["a dog"], ["a cat"]]
@@ -86,7 +86,7 @@ def saved(array: np.ndarray, pickled: bool = False) -> bytes:
         (b"no array", "damaged"),
     ],
 )
-def test_what_cannot_be_used_is_counted_and_named(tmp_path, raw, said):
+def test_unusable_arrays_are_skipped_and_reported(tmp_path, raw, said):
     with zipfile.ZipFile(tmp_path / "f.npz", "w") as archive:
         archive.writestr("a.jpg.npy", saved(ARRAYS["a.jpg"]))
         archive.writestr("bad.jpg.npy", raw)
@@ -102,13 +102,13 @@ def test_what_cannot_be_used_is_counted_and_named(tmp_path, raw, said):
     ("name", "raw", "said"),
     [("f.npz", b"PK", "not an .npz file"), ("f.safetensors", b"\x01" * 9, "not a safetensors file")],
 )
-def test_files_that_are_none_are_errors(tmp_path, name, raw, said):
+def test_invalid_feature_files_are_errors(tmp_path, name, raw, said):
     (tmp_path / name).write_bytes(raw)
     with pytest.raises(UserError, match=said):
         image_source.open_image_source(tmp_path / name)
 
 
-def test_nothing_that_can_be_read_is_an_error(tmp_path):
+def test_no_readable_array_is_an_error(tmp_path):
     np.savez(tmp_path / "f.npz", a=np.array(["x"]))
     source = image_source.open_image_source(tmp_path / "f.npz")
     with pytest.raises(UserError, match=r"no array of .* can be read"):

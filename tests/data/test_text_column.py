@@ -1,4 +1,4 @@
-"""Columns of tables as text to learn a language from."""
+"""Columns of tables as training text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def text_of(found: list[chunks.TextSource]) -> str:
     return b"".join(block.data for file in found for block in chunks.read_blocks(file, "line")).decode()
 
 
-def test_the_texts_of_a_table_are_lines_and_nothing_else_is_read(table):
+def test_column_is_read_as_lines(table):
     found, notes = chunks.find_text_files(f"{table}:review")
     assert text_of(found) == 'a fine film, "truly"\ntwo lines  here\nthree\n'
     assert notes == []
@@ -51,7 +51,7 @@ def test_lines_with_labels_and_tables_without_a_header(tmp_path, zipped):
     assert text_of(chunks.find_text_files(tmp_path / f"questions.txt{end}")[0]).startswith("5 When")
 
 
-def test_a_file_that_has_a_colon_in_its_name_is_that_file(tmp_path):
+def test_file_name_with_a_colon(tmp_path):
     (tmp_path / "notes.txt").write_text("0 not this")
     (tmp_path / "notes.txt:text").write_text("unknown ending")
     (tmp_path / "a:b.txt").write_text("text")
@@ -59,7 +59,7 @@ def test_a_file_that_has_a_colon_in_its_name_is_that_file(tmp_path):
     assert text_of(chunks.find_text_files(tmp_path / "a:b.txt")[0]) == "text"
 
 
-def test_what_cannot_be_meant_is_said(table, tmp_path):
+def test_invalid_columns_are_errors(table, tmp_path):
     for name, said in (
         (f"{table}:revue", "no text column 'revue'.*did you mean 'review'"),
         (f"{table.parent}/reviws.csv:review", "no such file"),
@@ -76,7 +76,7 @@ def test_what_cannot_be_meant_is_said(table, tmp_path):
 
 
 @pytest.mark.parametrize("documents", ["file", "blank", "line"])
-def test_rows_are_documents_and_a_build_is_found_again(table, tmp_path, documents):
+def test_rows_are_documents_and_a_corpus_is_reused(table, tmp_path, documents):
     words = tokenizer.train_tokenizer([text for _, text in ROWS], "words", 50)
     given = {"documents": documents, "progress": False}
     made = build_corpus(f"{table}:review", words, tmp_path / "tokens", **given)

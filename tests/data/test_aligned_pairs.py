@@ -1,4 +1,4 @@
-"""Generated pairs: the target says what the source says, and the alignment names words that belong together."""
+"""Generated pairs: the target matches the source, and the alignment is correct."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytest.importorskip("babel")
 pytest.importorskip("num2words")
 
 
-def test_dates_say_the_same_and_are_aligned():
+def test_dates_match_their_target_and_are_aligned():
     made = generate_pairs("dates", 300, seed=1)
     assert len({w.source for w in made}) > 250
     for one in made:
@@ -26,7 +26,7 @@ def test_dates_say_the_same_and_are_aligned():
         assert not pairs[2].isdigit() or int(pairs[2]) == int(parts[2])
 
 
-def test_months_of_all_places_are_named_rightly():
+def test_months_of_all_locales():
     from babel.dates import get_month_names
 
     names = {
@@ -42,7 +42,7 @@ def test_months_of_all_places_are_named_rightly():
         assert (month, word) in names or word == str(month), one
 
 
-def test_numbers_are_aligned_where_words_mean_the_same():
+def test_numbers_are_aligned_by_word_value():
     made = generate_pairs("numbers", 300, seed=2, source="en", target="fr")
     same = {"two": "deux", "seven": "sept", "thousand": "mille", "twelve": "douze"}
     checked = 0
@@ -56,12 +56,12 @@ def test_numbers_are_aligned_where_words_mean_the_same():
     assert checked > 50
 
 
-def test_a_seed_gives_the_same():
+def test_same_seed_gives_the_same_pairs():
     for kind in ("dates", "numbers"):
         assert generate_pairs(kind, 5, seed=3) == generate_pairs(kind, 5, seed=3) != generate_pairs(kind, 5, seed=4)
 
 
-def test_what_is_not_there_is_said(monkeypatch):
+def test_unknown_kinds_languages_and_packages_are_errors(monkeypatch):
     with pytest.raises(UserError, match="did you mean 'dates'"):
         generate_pairs("date", 1)
     with pytest.raises(UserError, match="at least 1"):
