@@ -1,4 +1,4 @@
-"""Every mechanism with every kind of positions it accepts, and every kind of position, keep the contract."""
+"""All mechanisms with all positions that they accept, and all position encodings, fulfill the contract."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from regard.errors import UserError
 from regard.testing import CHECKS, ONCE, POSITION_CHECKS, Case, cases, check_mechanism
 from regard.testing.position_contract import builder
 
-# Options and lengths that change how a mechanism computes: a band narrower than the sequence, and one long enough to be
-# cut into blocks; distances that are clipped; keys of another width than values.
-FURTHER = [
+# Options and lengths with other code paths: a window narrower than the sequence, sequences long enough for blocks,
+# clipped distances, keys and values of different widths.
+VARIANTS = [
     ("local:window=3", (11, 13)),
     ("local:window=3", (101, 103)),
     ("local-2d:window=1", (11, 13)),
@@ -22,7 +22,7 @@ FURTHER = [
     ("bare:key_width=4,scaled=true", (11, 13)),
 ]
 
-SPECS = [*((name, (11, 13)) for name in MECHANISMS), *FURTHER]
+SPECS = [*((name, (11, 13)) for name in MECHANISMS), *VARIANTS]
 CASES = [
     (case, check)
     for spec, lengths in SPECS
@@ -33,13 +33,13 @@ CASES = [
 
 
 @pytest.mark.parametrize(("case", "check"), CASES, ids=[f"{case}-{case.n}-{check}" for case, check in CASES])
-def test_mechanism_keeps_the_contract(case: Case, check: str):
+def test_mechanism_fulfills_the_contract(case: Case, check: str):
     CHECKS[check](case)
 
 
 @pytest.mark.parametrize("check", POSITION_CHECKS)
 @pytest.mark.parametrize("name", [*POSITIONS, "axial:learned=true", "t5:bidirectional=false"])
-def test_positions_keep_the_contract(name: str, check: str):
+def test_positions_fulfill_the_contract(name: str, check: str):
     POSITION_CHECKS[check](builder(name))
 
 
@@ -48,7 +48,7 @@ def test_the_first_case_is_without_positions():
     assert {case.kind for case in cases("dot")} == {"none", "embed", "rotate", "bias"}
 
 
-def test_unknown_names_are_errors_that_name_the_nearest():
+def test_unknown_names_are_errors_with_the_nearest():
     with pytest.raises(UserError, match="did you mean 'steps'"):
         check_mechanism("dot", checks=["step"])
     with pytest.raises(UserError, match="did you mean 'dot'"):

@@ -1,4 +1,4 @@
-"""Dropout: its chances, its scale, its gradient, its seed."""
+"""Dropout: probability, scale, gradient and seed."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from regard.layers.dropout import Dropout
 
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.9])
-def test_share_dropped_and_what_is_left_keeps_the_mean(p: float):
+def test_the_fraction_dropped_and_the_mean(p: float):
     torch.manual_seed(0)
     y = Dropout(p)(torch.ones(1000, 1003))
     assert (y == 0).float().mean().item() == pytest.approx(p, abs=0.003)
@@ -15,8 +15,8 @@ def test_share_dropped_and_what_is_left_keeps_the_mean(p: float):
     assert y.unique().numel() == 2
 
 
-def test_places_are_dropped_one_by_one():
-    """Neighbours that share a random number do not share their fate, and no place is dropped more than another."""
+def test_elements_are_dropped_independently():
+    """Neighbours that share a random number are independent, and all elements are dropped equally often."""
     torch.manual_seed(0)
     y = (Dropout(0.5)(torch.ones(200_000, 8)) == 0).float()
     assert y.mean(0).sub(0.5).abs().max() < 0.005
@@ -24,7 +24,7 @@ def test_places_are_dropped_one_by_one():
     assert between.abs().max() < 0.01
 
 
-def test_gradient_goes_where_values_went():
+def test_the_gradient_is_zero_for_dropped_elements():
     x = torch.randn(7, 5, 3, dtype=torch.float64, requires_grad=True)
     y = Dropout(0.3)(x)
     y.sum().backward()
@@ -32,7 +32,7 @@ def test_gradient_goes_where_values_went():
     torch.testing.assert_close(x.grad * x.detach(), y.detach())
 
 
-def test_same_seed_same_places_and_silence_in_evaluation():
+def test_the_same_seed_drops_the_same_elements_and_evaluation_drops_none():
     x, layer = torch.ones(50, 51), Dropout(0.4)
     torch.manual_seed(3)
     first = layer(x)

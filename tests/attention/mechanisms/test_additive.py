@@ -1,4 +1,4 @@
-"""Additive scores against plain loops, and the chunked way against the plain one."""
+"""Additive scores equal plain loops, with and without chunks."""
 
 import math
 
@@ -35,7 +35,7 @@ def test_scores_are_the_formula():
     torch.testing.assert_close(additive_logits(q, k, v).detach(), by_loops(q, k, v), rtol=1e-12, atol=1e-12)
 
 
-def test_far_from_zero_it_saturates_and_does_not_break():
+def test_large_inputs_saturate_without_nan():
     q, k, v = torch.full((1, 1, 1, 2), 1e4), torch.tensor([[[[1e4, -3e4], [-1e4, -1e4]]]]), torch.tensor([[2.0, 5.0]])
     torch.testing.assert_close(additive_logits(q, k, v), torch.tensor([[[[-3.0, 0.0]]]]))
 
@@ -48,15 +48,15 @@ def test_far_from_zero_it_saturates_and_does_not_break():
 @settings(max_examples=40, deadline=None)
 def test_chunks_change_nothing(sizes, chunk, seed):
     q, k, v = inputs(*sizes, seed=seed)
-    whole = additive_logits(q, k, v)
-    weight = torch.randn_like(whole)
-    expected = torch.autograd.grad((whole * weight).sum(), (q, k, v))
+    unchunked = additive_logits(q, k, v)
+    weight = torch.randn_like(unchunked)
+    expected = torch.autograd.grad((unchunked * weight).sum(), (q, k, v))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "CHUNK", chunk)
         chunked = additive_logits(q, k, v)
-        found = torch.autograd.grad((chunked * weight).sum(), (q, k, v))
-    torch.testing.assert_close(chunked, whole)
-    for a, b in zip(found, expected, strict=True):
+        actual = torch.autograd.grad((chunked * weight).sum(), (q, k, v))
+    torch.testing.assert_close(chunked, unchunked)
+    for a, b in zip(actual, expected, strict=True):
         torch.testing.assert_close(a, b)
 
 
@@ -66,8 +66,8 @@ def test_gradients(chunk, monkeypatch):
     assert torch.autograd.gradcheck(additive_logits, inputs(1, 2, 3, 5, 2))
 
 
-def test_large_inputs_keep_no_tensor_of_pairs(monkeypatch):
-    """What autograd saves in chunks stays below a tenth of the tensor of pairs that the plain way keeps."""
+def test_chunks_save_no_tensor_of_pairs(monkeypatch):
+    """With chunks autograd saves less than a tenth of the tensor of pairs."""
     q, k, v = (torch.randn(s, requires_grad=True) for s in ((1, 1, 101, 64), (1, 1, 103, 64), (1, 64)))
     pairs = 101 * 103 * 64
 
@@ -86,14 +86,14 @@ def test_large_inputs_keep_no_tensor_of_pairs(monkeypatch):
 def test_the_layer_is_the_formula_with_its_projections():
     torch.manual_seed(1)
     layer = MultiHeadAttention(33, 3, "additive:hidden=5", context_dim=13).double()
-    x, memory = torch.randn(2, 5, 33).double(), torch.randn(2, 7, 13).double()
+    x, context = torch.randn(2, 5, 33).double(), torch.randn(2, 7, 13).double()
     mechanism = layer.mechanism
     torch.nn.init.normal_(mechanism.q.bias)
     q = mechanism.q(x).view(2, 5, 3, 5).transpose(1, 2)
-    k = (memory @ mechanism.k.weight.T).view(2, 7, 3, 5).transpose(1, 2)
-    v = mechanism.v(memory).view(2, 7, 3, 11).transpose(1, 2)
-    context = by_loops(q, k, mechanism.score_vector).softmax(-1) @ v
-    torch.testing.assert_close(layer(x, memory), layer.out(context.transpose(1, 2).reshape(2, 5, 33)))
+    k = (context @ mechanism.k.weight.T).view(2, 7, 3, 5).transpose(1, 2)
+    v = mechanism.v(context).view(2, 7, 3, 11).transpose(1, 2)
+    output = by_loops(q, k, mechanism.score_vector).softmax(-1) @ v
+    torch.testing.assert_close(layer(x, context), layer.out(output.transpose(1, 2).reshape(2, 5, 33)))
 
 
 def test_compiled_equals_eager():

@@ -1,4 +1,4 @@
-"""The bare layer as a course writes it down, and as one setting of the general layer."""
+"""The bare layer equals its equations, and the standard layer without biases and output matrix."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ I = J // K
 
 
 @pytest.mark.parametrize("scaled", [False, True])
-def test_it_is_what_the_course_writes(scaled):
+def test_it_equals_the_equations_of_the_course(scaled):
     torch.manual_seed(0)
     layer = MultiHeadAttention(J, K, "bare", key_width=U, scaled=scaled).double()
     mechanism = layer.mechanism
@@ -32,7 +32,7 @@ def test_no_bias_and_no_output_matrix():
     assert sum(p.numel() for p in layer.parameters()) == 2 * K * U * J + K * I * J
 
 
-def test_scaled_it_is_one_setting_of_the_general_layer():
+def test_scaled_it_equals_a_standard_layer_without_bias_and_output():
     torch.manual_seed(1)
     bare = MultiHeadAttention(J, K, "bare", key_width=U, scaled=True)
     general = MultiHeadAttention(J, K, "dot", key_width=U, bias=False, output_proj=False)
@@ -42,7 +42,7 @@ def test_scaled_it_is_one_setting_of_the_general_layer():
     torch.testing.assert_close(bare(x, causal=True), general(x, causal=True))
 
 
-def test_a_memory_of_another_width():
+def test_a_context_of_another_width():
     layer = MultiHeadAttention(J, K, "bare", key_width=U, context_dim=13)
     assert layer(torch.randn(2, T, J), torch.randn(2, 11, 13)).shape == (2, T, J)
 

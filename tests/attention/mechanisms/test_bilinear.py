@@ -1,8 +1,8 @@
-"""Bilinear and merged scores against plain loops."""
+"""Bilinear and merged query-key scores equal plain loops."""
 
 import pytest
 import torch
-from attention_of import weights_of
+from attention_weights_of import weights_of
 
 from regard.attention.masks import Mask
 from regard.attention.token_positions import QueryKeyPositions
@@ -12,14 +12,14 @@ from regard.layers import MultiHeadAttention
 H, N, M, DIM, OTHER = 3, 5, 7, 33, 13
 
 
-def by_loops(w, u, x, memory):
+def by_loops(w, u, x, context):
     """softmax of xᵀ W_h m + u_h · m, pair by pair; w (h, dim, context_dim)."""
-    logits = torch.empty(x.shape[0], w.shape[0], x.shape[1], memory.shape[1], dtype=x.dtype)
+    logits = torch.empty(x.shape[0], w.shape[0], x.shape[1], context.shape[1], dtype=x.dtype)
     for b in range(x.shape[0]):
         for h in range(w.shape[0]):
             for i in range(x.shape[1]):
-                for j in range(memory.shape[1]):
-                    logits[b, h, i, j] = x[b, i] @ w[h] @ memory[b, j] + u[h] @ memory[b, j]
+                for j in range(context.shape[1]):
+                    logits[b, h, i, j] = x[b, i] @ w[h] @ context[b, j] + u[h] @ context[b, j]
     return logits.softmax(-1)
 
 
@@ -27,31 +27,31 @@ def by_loops(w, u, x, memory):
 def test_weights_are_the_formula(name):
     torch.manual_seed(0)
     layer = MultiHeadAttention(DIM, H, name, context_dim=OTHER).double()
-    x, memory = torch.randn(2, N, DIM).double() * 5, torch.randn(2, M, OTHER).double()
+    x, context = torch.randn(2, N, DIM).double() * 5, torch.randn(2, M, OTHER).double()
     w = layer.mechanism.q.weight.view(H, OTHER, DIM).transpose(1, 2)
     bias = layer.mechanism.q.bias
     assert (bias is not None) == (name == "merged-qk")
     if bias is not None:
         torch.nn.init.normal_(bias)
     u = torch.zeros(H, OTHER).double() if bias is None else bias.view(H, OTHER)
-    torch.testing.assert_close(weights_of(layer, x, memory), by_loops(w, u, x, memory))
+    torch.testing.assert_close(weights_of(layer, x, context), by_loops(w, u, x, context))
 
 
 def test_seed_form_reads_the_memory_itself():
     """α = softmax_t h W^key M[t],  V = Σ_t α[t] M[t]."""
     torch.manual_seed(1)
     layer = MultiHeadAttention(11, 1, "bilinear:values=false", context_dim=OTHER, output_proj=False).double()
-    h, memory = torch.randn(2, 1, 11).double(), torch.randn(2, M, OTHER).double()
+    h, context = torch.randn(2, 1, 11).double(), torch.randn(2, M, OTHER).double()
     w_key = layer.mechanism.q.weight.T  # (dim, context_dim)
-    alpha = torch.einsum("bi,ij,btj->bt", h[:, 0], w_key, memory).softmax(-1)
-    torch.testing.assert_close(layer(h, memory)[:, 0], torch.einsum("bt,btj->bj", alpha, memory))
+    alpha = torch.einsum("bi,ij,btj->bt", h[:, 0], w_key, context).softmax(-1)
+    torch.testing.assert_close(layer(h, context)[:, 0], torch.einsum("bt,btj->bj", alpha, context))
     assert sum(p.numel() for p in layer.parameters()) == 11 * OTHER
 
 
 @pytest.mark.parametrize("name", ["bilinear", "merged-qk"])
 @pytest.mark.parametrize("value_width", [None, 12])
 def test_with_mask_and_bias_both_kinds_of_scores_read_what_the_weights_say(name, value_width):
-    """value_width=12 is the memory's own width: the fused way; None leaves it."""
+    """value_width=12 is the context's own width: the fused way; None leaves it."""
     torch.manual_seed(2)
     layer = MultiHeadAttention(12, 3, name, value_width=value_width, positions="alibi").double()
     x = torch.randn(2, N, 12).double()
@@ -68,10 +68,10 @@ def test_with_mask_and_bias_both_kinds_of_scores_read_what_the_weights_say(name,
 def test_scores_start_with_variance_one(name):
     torch.manual_seed(3)
     layer = MultiHeadAttention(128, 2, name, context_dim=48)
-    x, memory = torch.randn(4, 50, 128), torch.randn(4, 60, 48)
+    x, context = torch.randn(4, 50, 128), torch.randn(4, 60, 48)
     mechanism = layer.mechanism
     scores = mechanism.score(
-        mechanism.project_query(x, range(50)), memory[:, None], QueryKeyPositions(range(50), range(60))
+        mechanism.project_query(x, range(50)), context[:, None], QueryKeyPositions(range(50), range(60))
     )
     assert 0.9 < float(scores.logits.detach().var()) < 1.1
 
@@ -82,14 +82,14 @@ def test_gradients(name):
     heads = 1 if "false" in name else 2
     layer = MultiHeadAttention(4, heads, name, context_dim=3).double()
     x = torch.randn(1, 3, 4, dtype=torch.float64, requires_grad=True)
-    memory = torch.randn(1, 5, 3, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda a, m: layer(a, m), (x, memory))
+    context = torch.randn(1, 5, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda a, m: layer(a, m), (x, context))
 
 
 def test_cached_keys_are_the_memory_once_for_all_heads():
     layer = MultiHeadAttention(12, 3, "merged-qk")
-    memory = layer.project_kv(torch.randn(2, M, 12))
-    assert memory.keys.shape == (2, 1, M, 12)
+    context = layer.project_kv(torch.randn(2, M, 12))
+    assert context.keys.shape == (2, 1, M, 12)
 
 
 def test_reading_the_memory_itself_wants_one_head():

@@ -1,4 +1,4 @@
-"""Local attention against loops over the pairs, written plainly."""
+"""Local attention equals plain loops over the pairs."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def naive(query, key, value, window, *, q0=0, keys=None, causal=False, bias=None
     return out, weights
 
 
-def draw(b: int, q: int, k: int, seed: int = 0, dtype=torch.float64) -> tuple[Tensor, Tensor, Tensor]:
+def random_inputs(b: int, q: int, k: int, seed: int = 0, dtype=torch.float64) -> tuple[Tensor, Tensor, Tensor]:
     g = torch.Generator().manual_seed(seed)
     return tuple(torch.randn(b, H, n, D, generator=g, dtype=dtype) for n in (q, k, k))  # type: ignore[return-value]
 
 
-def banded(query: Tensor, key: Tensor, window: int, q0: int = 0, **more) -> WindowScores:
+def window_scores(query: Tensor, key: Tensor, window: int, q0: int = 0, **more) -> WindowScores:
     qk_positions = QueryKeyPositions(range(q0, q0 + query.shape[2]), range(key.shape[2]))
     return WindowScores(query, key, qk_positions, D**-0.5, window, **more)
 
@@ -65,14 +65,14 @@ def in_blocks(scores: WindowScores, mask: Mask | None = None) -> bool:
     ("q", "k", "q0", "window"), [(97, 97, 0, 5), (131, 131, 0, 3), (83, 127, 44, 7), (71, 149, 23, 2)]
 )
 def test_equals_loops(q, k, q0, window, causal):
-    query, key, value = draw(2, q, k)
+    query, key, value = random_inputs(2, q, k)
     keys = torch.rand(2, k, generator=torch.Generator().manual_seed(1)) > 0.3
-    keys[1, 20:60] = False  # whole windows hidden
+    keys[1, 20:60] = False  # hides entire windows
     mask = Mask(key_mask=keys, causal=causal)
-    scores = banded(query, key, window, q0)
+    scores = window_scores(query, key, window, q0)
     assert in_blocks(scores, mask)
     out, weights = naive(query, key, value, window, q0=q0, keys=keys, causal=causal)
-    assert (weights.sum(-1) == 0).any(), "no row without an allowed key: the test would say nothing of it"
+    assert (weights.sum(-1) == 0).any(), "the test needs a row without allowed keys"
     torch.testing.assert_close(scores.attend(value, mask), out)
     torch.testing.assert_close(scores.weights(mask), weights)
     assert torch.equal(scores.weights(mask) == 0, weights == 0)
@@ -91,10 +91,10 @@ def test_equals_loops(q, k, q0, window, causal):
     seed=st.integers(0, 99),
 )
 def test_blocks_equal_dense_for_all_sizes(b, n, window, back, ahead, causal, padded, seed):
-    query, key, value = draw(b, n, back + n + ahead, seed)
+    query, key, value = random_inputs(b, n, back + n + ahead, seed)
     keys = torch.rand(b, key.shape[2], generator=torch.Generator().manual_seed(seed)) > 0.5 if padded else None
     mask = Mask(key_mask=keys, causal=causal)
-    scores = banded(query, key, window, back)
+    scores = window_scores(query, key, window, back)
     weights = scores.weights(mask)
     torch.testing.assert_close(scores.attend(value, mask), weights @ value)
     band = scores.window_weights(mask)
@@ -112,98 +112,100 @@ def test_blocks_equal_dense_for_all_sizes(b, n, window, back, ahead, causal, pad
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_gradients(causal):
-    query, key, value = (x.requires_grad_() for x in draw(1, 70, 70))
+    query, key, value = (x.requires_grad_() for x in random_inputs(1, 70, 70))
     keys = torch.ones(1, 70, dtype=torch.bool)
     keys[:, 30:45] = False
     mask = Mask(key_mask=keys, causal=causal)
-    assert in_blocks(banded(query, key, 3), mask)
-    by_blocks = torch.autograd.grad(banded(query, key, 3).attend(value, mask).square().sum(), (query, key, value))
+    assert in_blocks(window_scores(query, key, 3), mask)
+    by_blocks = torch.autograd.grad(
+        window_scores(query, key, 3).attend(value, mask).square().sum(), (query, key, value)
+    )
     by_loops = torch.autograd.grad(
         naive(query, key, value, 3, keys=keys, causal=causal)[0].square().sum(), (query, key, value)
     )
-    for got, want in zip(by_blocks, by_loops, strict=True):
-        torch.testing.assert_close(got, want)
+    for actual, expected in zip(by_blocks, by_loops, strict=True):
+        torch.testing.assert_close(actual, expected)
     small = [x[:, :1, :, :2].detach().requires_grad_() for x in (query, key, value)]
-    assert torch.autograd.gradcheck(lambda q, k, v: banded(q, k, 2).attend(v, mask), small, fast_mode=True)
-    assert torch.autograd.gradcheck(lambda q, k: banded(q, k, 2).window_weights(mask), small[:2], fast_mode=True)
+    assert torch.autograd.gradcheck(lambda q, k, v: window_scores(q, k, 2).attend(v, mask), small, fast_mode=True)
+    assert torch.autograd.gradcheck(lambda q, k: window_scores(q, k, 2).window_weights(mask), small[:2], fast_mode=True)
 
 
 @pytest.mark.parametrize("distance_only", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
-def test_bias_is_asked_only_near_by(distance_only, causal):
-    query, key, value = draw(2, 101, 113)
+def test_the_bias_is_computed_for_blocks_only(distance_only, causal):
+    query, key, value = random_inputs(2, 101, 113)
     slopes = torch.tensor([0.1, 0.5, 2.0], dtype=torch.float64, requires_grad=True)
-    asked = []
+    lengths = []
 
     def bias(q_pos, k_pos):
         q_pos, k_pos = (torch.arange(a.start, a.stop) if isinstance(a, range) else a for a in (q_pos, k_pos))
-        asked.append(max(q_pos.shape[-1], k_pos.shape[-1]))
-        away = (k_pos[..., None, :] - q_pos[..., :, None]).abs()
-        away = away[:, None] if away.dim() == 3 else away[None, None]
-        return -slopes[:, None, None] * away
+        lengths.append(max(q_pos.shape[-1], k_pos.shape[-1]))
+        distance = (k_pos[..., None, :] - q_pos[..., :, None]).abs()
+        distance = distance[:, None] if distance.dim() == 3 else distance[None, None]
+        return -slopes[:, None, None] * distance
 
     keys = torch.ones(2, 113, dtype=torch.bool)
     keys[0, 40:70] = False
     mask = Mask(key_mask=keys, causal=causal)
-    scores = banded(query, key, 4, 6, bias=bias, distance_only=distance_only)
-    got = scores.attend(value, mask)
-    assert asked
-    assert max(asked) <= 32 + 2 * 4
-    want, weights = naive(
-        query, key, value, 4, q0=6, keys=keys, causal=causal, bias=lambda j, away: -slopes[j] * abs(away)
+    scores = window_scores(query, key, 4, 6, bias=bias, distance_only=distance_only)
+    actual = scores.attend(value, mask)
+    assert lengths
+    assert max(lengths) <= 32 + 2 * 4
+    expected, weights = naive(
+        query, key, value, 4, q0=6, keys=keys, causal=causal, bias=lambda j, distance: -slopes[j] * abs(distance)
     )
-    torch.testing.assert_close(got, want)
+    torch.testing.assert_close(actual, expected)
     torch.testing.assert_close(scores.weights(mask), weights)
-    g1, g2 = (torch.autograd.grad(x.square().sum(), slopes)[0] for x in (got, want))
+    g1, g2 = (torch.autograd.grad(x.square().sum(), slopes)[0] for x in (actual, expected))
     torch.testing.assert_close(g1, g2)
 
 
 @pytest.mark.parametrize("positions", [None, "rotary", "alibi", "t5"])
-def test_layer_equals_dot_with_a_band(positions):
+def test_a_layer_equals_dot_with_a_window_in_the_mask(positions):
     torch.manual_seed(0)
     local = MultiHeadAttention(12, 2, "local:window=4", positions=positions)
     dot = MultiHeadAttention(12, 2, "dot", positions=positions)
     dot.load_state_dict(local.state_dict())
     x = torch.randn(3, 103, 12)
-    place = torch.arange(103)
-    band = (place[:, None] - place).abs() <= 4
-    real = place[None] < torch.tensor([103, 50, 1])[:, None]
-    for mask in (None, real):
+    position = torch.arange(103)
+    band = (position[:, None] - position).abs() <= 4
+    key_mask = position[None] < torch.tensor([103, 50, 1])[:, None]
+    for mask in (None, key_mask):
         for causal in (False, True):
-            want = dot(x, key_mask=mask, attn_mask=band, causal=causal)
-            torch.testing.assert_close(local(x, key_mask=mask, causal=causal), want, atol=1e-5, rtol=1e-5)
+            expected = dot(x, key_mask=mask, attn_mask=band, causal=causal)
+            torch.testing.assert_close(local(x, key_mask=mask, causal=causal), expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("positions", [None, "rotary", "alibi", "t5"])
 @pytest.mark.parametrize("stride", [1, 2, 41])
-def test_steps_equal_all_at_once_and_remember_a_window(positions, stride):
+def test_steps_equal_one_pass_and_cache_a_window(positions, stride):
     torch.manual_seed(0)
     layer = MultiHeadAttention(12, 2, "local:window=5", positions=positions).eval()
     x = torch.randn(2, 83, 12)
-    whole = layer(x, causal=True)
+    expected = layer(x, causal=True)
     for grad in (False, True):
         with torch.set_grad_enabled(grad):
-            memory, parts = None, []
+            cache, parts = None, []
             for start in range(0, 83, stride):
-                out, memory = layer.step(x[:, start : start + stride], memory)
+                out, cache = layer.step(x[:, start : start + stride], cache)
                 parts.append(out)
                 if start:
-                    assert len(memory) <= 5 + stride
-            torch.testing.assert_close(torch.cat(parts, 1), whole, atol=1e-5, rtol=1e-5)
+                    assert len(cache) <= 5 + stride
+            torch.testing.assert_close(torch.cat(parts, 1), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_padding_is_invisible_even_as_nan():
     torch.manual_seed(0)
     layer = MultiHeadAttention(12, 2, "local:window=3")
     x = torch.randn(2, 120, 12)
-    real = torch.arange(120)[None] < torch.tensor([[77], [101]])
-    clean = layer(x, key_mask=real)
-    planted = x.clone()
-    planted[~real] = torch.nan
-    planted.requires_grad_()
-    out = layer(planted, key_mask=real)
-    assert torch.equal(out[real], clean[real])
-    out[real].sum().backward()
+    key_mask = torch.arange(120)[None] < torch.tensor([[77], [101]])
+    clean = layer(x, key_mask=key_mask)
+    with_nan = x.clone()
+    with_nan[~key_mask] = torch.nan
+    with_nan.requires_grad_()
+    out = layer(with_nan, key_mask=key_mask)
+    assert torch.equal(out[key_mask], clean[key_mask])
+    out[key_mask].sum().backward()
     for parameter in layer.parameters():
         assert parameter.grad is not None
         assert torch.isfinite(parameter.grad).all()
@@ -211,22 +213,22 @@ def test_padding_is_invisible_even_as_nan():
     torch.testing.assert_close(out[:1, :77], alone, atol=1e-5, rtol=1e-5)
 
 
-def test_recorded_weights_are_a_band_and_read_what_the_layer_reads():
+def test_recorded_weights_lie_in_the_window_and_give_the_output():
     torch.manual_seed(0)
     layer = MultiHeadAttention(12, 2, "local:window=3")
     x = torch.randn(1, 90, 12)
-    with record(layer) as seen:
+    with record(layer) as recording:
         out = layer(x)
-    weights = seen["attend"]
-    place = torch.arange(90)
-    assert torch.equal(weights[0, 0] > 0, (place[:, None] - place).abs() <= 3)
+    weights = recording["attend"]
+    position = torch.arange(90)
+    assert torch.equal(weights[0, 0] > 0, (position[:, None] - position).abs() <= 3)
     values = layer.mechanism.project_qkv(x, range(90))[2]
     torch.testing.assert_close(layer.out((weights @ values).transpose(1, 2).flatten(2)), out, atol=1e-5, rtol=1e-5)
 
 
-def test_places_of_a_batch_that_starts_anywhere():
-    """Rows with places of their own (left padding) take the plain way, and are right."""
-    query, key, value = draw(2, 40, 40)
+def test_positions_that_differ_between_rows():
+    """With left padding the window is part of the mask."""
+    query, key, value = random_inputs(2, 40, 40)
     position_ids = torch.arange(40) - torch.tensor([[7], [0]])
     scores = WindowScores(query, key, QueryKeyPositions(position_ids, position_ids), D**-0.5, 3)
     torch.testing.assert_close(scores.attend(value), naive(query, key, value, 3)[0])
@@ -234,15 +236,15 @@ def test_places_of_a_batch_that_starts_anywhere():
         scores.window_weights()
 
 
-def test_a_picture_is_read_as_its_flattened_order():
-    query, key, value = draw(1, 77, 77)
+def test_a_grid_is_treated_as_a_sequence():
+    query, key, value = random_inputs(1, 77, 77)
     flat = WindowScores(query, key, QueryKeyPositions(range(77), range(77)), D**-0.5, 3).attend(value)
     grid = WindowScores(query, key, QueryKeyPositions(Grid(7, 11), Grid(7, 11)), D**-0.5, 3).attend(value)
     assert torch.equal(flat, grid)
 
 
 def test_blocks_grow_linearly():
-    """Counted, not timed: scores computed, for each place, do not depend on the length."""
+    """The number of scores for each position does not depend on the length."""
     sizes = {
         n: blocks.num_pairs / n
         for n in (512, 1024, 8192, 65536)
@@ -256,7 +258,7 @@ def test_blocks_grow_linearly():
 
 @pytest.mark.parametrize("positions", ["none", "t5"])
 def test_the_contract_holds_in_blocks(positions):
-    """The contract's own sizes are small and take the plain way; at these the blocks are used."""
+    """The sizes of the contract are too small for blocks; these are large enough."""
     (case,) = cases("local:window=3", positions=positions, lengths=(71, 71))
     for name, check in CHECKS.items():
         if positions == "none" or name != "traced":  # tracing is slow, and once is enough

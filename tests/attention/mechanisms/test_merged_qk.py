@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from attention_of import weights_of
+from attention_weights_of import weights_of
 
 from regard.errors import UserError
 from regard.layers import MultiHeadAttention, factor_qk, merge_qk

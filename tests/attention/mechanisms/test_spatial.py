@@ -1,4 +1,4 @@
-"""Attention over pictures: grids against sequences, neighbourhoods against loops."""
+"""Attention over images: grids equal sequences, neighbourhoods equal plain loops."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ H, D = 2, 3
 
 
 def naive(query, key, value, grid: Grid, window: int, keys=None, causal=False, bias=None):
-    """One query at a time, over the neighbours it may see."""
+    """Plain loops over queries and their neighbours."""
     b, h, n, d = query.shape
     out = torch.zeros_like(value)
     for i in range(b):
@@ -46,12 +46,12 @@ def naive(query, key, value, grid: Grid, window: int, keys=None, causal=False, b
     return out
 
 
-def draw(b: int, n: int, seed: int = 0):
+def random_inputs(b: int, n: int, seed: int = 0):
     g = torch.Generator().manual_seed(seed)
     return [torch.randn(b, H, n, D, generator=g, dtype=torch.float64) for _ in range(3)]
 
 
-def tiled(query, key, grid, window, bias=None) -> Window2dScores:
+def window_2d_scores(query, key, grid, window, bias=None) -> Window2dScores:
     return Window2dScores(query, key, QueryKeyPositions(grid, grid, "grid", "grid"), grid, D**-0.5, window, bias)
 
 
@@ -59,14 +59,14 @@ def tiled(query, key, grid, window, bias=None) -> Window2dScores:
 @pytest.mark.parametrize("grid", [Grid(19, 23), Grid(5, 67), Grid(53, 3)])
 def test_neighbourhood_equals_loops(grid, causal):
     window, n = 2, len(grid)
-    assert split_tiles(grid, window).num_pairs < n * n, "the picture is too small to be cut into tiles"
-    query, key, value = draw(2, n)
+    assert split_tiles(grid, window).num_pairs < n * n, "the image is too small for tiles"
+    query, key, value = random_inputs(2, n)
     keys = torch.rand(2, n, generator=torch.Generator().manual_seed(1)) > 0.4
     keys[0, : n // 2] = False
-    mask, scores = Mask(key_mask=keys, causal=causal), tiled(query, key, grid, window)
-    want = naive(query, key, value, grid, window, keys, causal)
-    torch.testing.assert_close(scores.attend(value, mask), want)
-    torch.testing.assert_close(scores.apply(scores.weights(mask), value), want)
+    mask, scores = Mask(key_mask=keys, causal=causal), window_2d_scores(query, key, grid, window)
+    expected = naive(query, key, value, grid, window, keys, causal)
+    torch.testing.assert_close(scores.attend(value, mask), expected)
+    torch.testing.assert_close(scores.apply(scores.weights(mask), value), expected)
     torch.testing.assert_close(scores.attend(value), naive(query, key, value, grid, window))
 
 
@@ -81,26 +81,28 @@ def test_neighbourhood_equals_loops(grid, causal):
 )
 def test_tiles_equal_dense_for_all_sizes(height, width, window, causal, padded, biased):
     grid = Grid(height, width)
-    query, key, value = (x.requires_grad_() for x in draw(2, len(grid), height))
+    query, key, value = (x.requires_grad_() for x in random_inputs(2, len(grid), height))
     keys = torch.rand(2, len(grid), generator=torch.Generator().manual_seed(width)) > 0.5 if padded else None
     bias = build("alibi", 4, H).double().bias if biased else None
-    mask, scores = Mask(key_mask=keys, causal=causal), tiled(query, key, grid, window, bias)
-    got, want = scores.attend(value, mask), scores.apply(scores.weights(mask), value)
-    torch.testing.assert_close(got, want)
-    for a, b in zip(*(torch.autograd.grad(x.square().sum(), (query, key, value)) for x in (got, want)), strict=True):
+    mask, scores = Mask(key_mask=keys, causal=causal), window_2d_scores(query, key, grid, window, bias)
+    actual, expected = scores.attend(value, mask), scores.apply(scores.weights(mask), value)
+    torch.testing.assert_close(actual, expected)
+    for a, b in zip(
+        *(torch.autograd.grad(x.square().sum(), (query, key, value)) for x in (actual, expected)), strict=True
+    ):
         torch.testing.assert_close(a, b)
 
 
-def test_bias_on_a_picture_is_that_of_the_flattened_order():
+def test_the_bias_on_an_image_is_that_of_the_flattened_sequence():
     grid = Grid(17, 19)
-    query, key, value = draw(1, len(grid))
+    query, key, value = random_inputs(1, len(grid))
     alibi = build("alibi", 4, H).double()
-    want = naive(query, key, value, grid, 1, bias=lambda j, away: float(-alibi.slopes[j] * abs(away)))
-    torch.testing.assert_close(tiled(query, key, grid, 1, alibi.bias).attend(value), want)
+    expected = naive(query, key, value, grid, 1, bias=lambda j, distance: float(-alibi.slopes[j] * abs(distance)))
+    torch.testing.assert_close(window_2d_scores(query, key, grid, 1, alibi.bias).attend(value), expected)
 
 
 def test_tiles_grow_linearly():
-    """Counted, not timed."""
+    """The number of scores grows linearly with the number of positions."""
     assert split_tiles(Grid(64, 64), 3).num_pairs * 4 == split_tiles(Grid(128, 128), 3).num_pairs
 
 
@@ -111,15 +113,15 @@ def test_a_grid_of_height_one_is_a_sequence(mechanism, positions):
     try:
         layer = SpatialAttention(12, 3, mechanism, positions=positions)
     except UserError:
-        pytest.skip("an undefined pair")
+        pytest.skip("this mechanism does not support these positions")
     x = torch.randn(2, 1, 61, 12)
-    real = torch.arange(61)[None] < torch.tensor([[61], [40]])
-    for mask in (None, real):
+    key_mask = torch.arange(61)[None] < torch.tensor([[61], [40]])
+    for mask in (None, key_mask):
         for causal in (False, True):
-            want = layer.attention(x[:, 0], key_mask=mask, causal=causal)
-            got = layer(x, key_mask=None if mask is None else mask[:, None], causal=causal)
-            assert got.shape == x.shape
-            torch.testing.assert_close(got[:, 0], want, atol=1e-6, rtol=1e-5)
+            expected = layer.attention(x[:, 0], key_mask=mask, causal=causal)
+            actual = layer(x, key_mask=None if mask is None else mask[:, None], causal=causal)
+            assert actual.shape == x.shape
+            torch.testing.assert_close(actual[:, 0], expected, atol=1e-6, rtol=1e-5)
 
 
 def test_local_2d_on_a_sequence_is_local():
@@ -128,16 +130,16 @@ def test_local_2d_on_a_sequence_is_local():
     two.load_state_dict(one.state_dict())
     x = torch.randn(2, 90, 12)
     assert torch.equal(one(x), two(x))
-    memory, parts = None, []
+    cache, parts = None, []
     with torch.no_grad():
         for start in range(0, 90, 7):
-            out, memory = two.step(x[:, start : start + 7], memory)
+            out, cache = two.step(x[:, start : start + 7], cache)
             parts.append(out)
     torch.testing.assert_close(torch.cat(parts, 1), two(x, causal=True), atol=1e-5, rtol=1e-5)
 
 
 def test_axes_are_not_exchanged():
-    """A picture turned on its side gives the result turned on its side: neighbourhoods know rows from columns."""
+    """A transposed image gives the transposed result; a change affects its neighbourhood only."""
     torch.manual_seed(0)
     layer = SpatialAttention(12, 3, "local-2d:window=2")
     x = torch.randn(1, 13, 29, 12)
@@ -150,17 +152,17 @@ def test_axes_are_not_exchanged():
 
 
 @pytest.mark.parametrize("mechanism", ["dot", "bilinear"])
-def test_states_regard_a_picture(mechanism):
+def test_states_attend_to_an_image(mechanism):
     torch.manual_seed(0)
     layer = SpatialAttention(12, 3, mechanism, context_dim=7)
-    states, picture = torch.randn(2, 5, 12), torch.randn(2, 3, 11, 7)
-    real = torch.ones(2, 3, 11, dtype=torch.bool)
-    real[1, 2:] = False
-    planted = picture.clone()
-    planted[~real] = torch.nan
-    with record(layer) as seen:
-        out = layer(states, planted, key_mask=real)
-    call = seen.calls[0]
+    states, image = torch.randn(2, 5, 12), torch.randn(2, 3, 11, 7)
+    key_mask = torch.ones(2, 3, 11, dtype=torch.bool)
+    key_mask[1, 2:] = False
+    with_nan = image.clone()
+    with_nan[~key_mask] = torch.nan
+    with record(layer) as recording:
+        out = layer(states, with_nan, key_mask=key_mask)
+    call = recording.calls[0]
     assert (call.qk_positions.query_axis, call.qk_positions.key_axis, call.qk_positions.k_pos) == (
         "tokens",
         "grid",
@@ -169,39 +171,39 @@ def test_states_regard_a_picture(mechanism):
     assert call.weights.shape == (2, 3, 5, 33)
     torch.testing.assert_close(call.weights.sum(-1), torch.ones(2, 3, 5))
     assert not call.weights.unflatten(-1, (3, 11))[1, :, :, 2:].any()
-    flat = layer.attention(states, planted.flatten(1, 2), key_mask=real.flatten(1))
+    flat = layer.attention(states, with_nan.flatten(1, 2), key_mask=key_mask.flatten(1))
     assert torch.equal(out, flat)
-    memory = layer.project_kv(planted, key_mask=real)
-    torch.testing.assert_close(torch.cat([layer(s, memory) for s in states.split(1, 1)], 1), out, atol=1e-6, rtol=1e-5)
+    context = layer.project_kv(with_nan, key_mask=key_mask)
+    torch.testing.assert_close(torch.cat([layer(s, context) for s in states.split(1, 1)], 1), out, atol=1e-6, rtol=1e-5)
 
 
-def test_states_regard_a_picture_as_the_captioning_equation_says():
+def test_attention_to_an_image_is_the_captioning_equation():
     """α = softmax over (y, x) of h W^key M[y, x]; the context is Σ α M[y, x]."""
     torch.manual_seed(0)
     layer = SpatialAttention(5, 1, "bilinear:values=false", context_dim=7, output_proj=False, bias=False)
-    h, picture = torch.randn(1, 1, 5), torch.randn(1, 3, 4, 7)
+    h, image = torch.randn(1, 1, 5), torch.randn(1, 3, 4, 7)
     w = layer.attention.mechanism.q.weight.detach().reshape(7, 5)
-    scores = torch.tensor([[float(w @ h[0, 0] @ picture[0, y, x]) for x in range(4)] for y in range(3)])
+    scores = torch.tensor([[float(w @ h[0, 0] @ image[0, y, x]) for x in range(4)] for y in range(3)])
     alpha = (scores - scores.max()).exp()
     alpha = alpha / alpha.sum()
-    context = sum(alpha[y, x] * picture[0, y, x] for y in range(3) for x in range(4))
-    torch.testing.assert_close(layer(h, picture)[0, 0], context, atol=1e-5, rtol=1e-5)
+    context = sum(alpha[y, x] * image[0, y, x] for y in range(3) for x in range(4))
+    torch.testing.assert_close(layer(h, image)[0, 0], context, atol=1e-5, rtol=1e-5)
 
 
-def test_a_picture_regards_another():
+def test_an_image_attends_to_another():
     torch.manual_seed(0)
     layer = SpatialAttention(12, 3)
-    x, memory = torch.randn(2, 3, 5, 12), torch.randn(2, 7, 2, 12)
-    out = layer(x, memory)
+    x, context = torch.randn(2, 3, 5, 12), torch.randn(2, 7, 2, 12)
+    out = layer(x, context)
     assert out.shape == x.shape
-    torch.testing.assert_close(out.flatten(1, 2), layer.attention(x.flatten(1, 2), memory.flatten(1, 2)))
+    torch.testing.assert_close(out.flatten(1, 2), layer.attention(x.flatten(1, 2), context.flatten(1, 2)))
 
 
-def test_axes_are_named_grid():
+def test_axes_are_labelled_grid():
     layer = SpatialAttention(12, 3, "local-2d:window=2")
-    with record(layer) as seen:
+    with record(layer) as recording:
         layer(torch.randn(1, 4, 5, 12))
-    qk_positions = seen.calls[0].qk_positions
+    qk_positions = recording.calls[0].qk_positions
     assert (qk_positions.query_axis, qk_positions.key_axis, qk_positions.q_pos, qk_positions.k_pos) == (
         "grid",
         "grid",
@@ -211,12 +213,12 @@ def test_axes_are_named_grid():
 
 
 @pytest.mark.parametrize("mechanism", [name for name, cls in MECHANISMS.items() if not cls.supports_cross_attention])
-def test_what_is_about_its_own_places_regards_no_other_picture(mechanism):
-    layer, picture = SpatialAttention(12, 3, mechanism), torch.randn(1, 3, 4, 12)
-    assert layer(picture).shape == picture.shape
-    for x in (torch.randn(1, 5, 12), picture):
+def test_mechanisms_without_cross_attention_raise_for_another_image(mechanism):
+    layer, image = SpatialAttention(12, 3, mechanism), torch.randn(1, 3, 4, 12)
+    assert layer(image).shape == image.shape
+    for x in (torch.randn(1, 5, 12), image):
         with pytest.raises(UserError, match=f"{mechanism!r} supports self-attention only"):
-            layer(x, picture)
+            layer(x, image)
 
 
 def test_bad_shapes():

@@ -1,4 +1,4 @@
-"""Synthesizers against plain loops, at whatever places they are asked."""
+"""Synthesizers equal plain loops at any positions."""
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ def build(name, **options):
 
 
 def logits(name, mechanism, x, i, j, h):
-    """The score of a query with content x at place i for the key at place j, in head h, by the paper's equation."""
+    """The score of a query x at position i for the key at position j, in head h, as in the paper."""
     if name == "synthesizer-random":
         return mechanism.table[h, i, j]
     if name == "synthesizer-factorized":
@@ -31,7 +31,7 @@ def logits(name, mechanism, x, i, j, h):
     if name == "synthesizer-dense":
         return mechanism.table[h, j] @ hidden + mechanism.table_bias[h, j, 0]
     a, b = (hidden @ part.weight[h] + part.bias[h, 0] for part in mechanism.factors)
-    long = a.repeat_interleave(len(b))[:L]  # each number of A for a stretch, B over and over
+    long = a.repeat_interleave(len(b))[:L]  # A is repeated, B is tiled
     return (long * b.repeat(len(a))[:L])[j]
 
 
@@ -42,7 +42,7 @@ def weights_at(layer, x, q_pos, k_pos):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_weights_are_the_formula_at_any_places(name):
+def test_weights_are_the_formula_at_any_positions(name):
     layer = build(name)
     x = torch.randn(B, N, DIM).double()
     q_pos, k_pos = torch.stack([torch.randperm(L)[:N] for _ in range(B)]), torch.stack([torch.randperm(L)[:7]] * B)
@@ -57,7 +57,7 @@ def test_weights_are_the_formula_at_any_places(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_way_to_say_the_places_gives_the_same(name):
+def test_all_types_of_position_ids_agree(name):
     layer = build(name)
     x = torch.randn(B, N, DIM).double()
     q, k = range(6, 6 + N), range(2, 13)
@@ -78,23 +78,23 @@ def test_weights_do_not_depend_on_the_other_tokens(name):
     first, second = (weights_at(layer, y, range(N), range(N)) for y in (x, other))
     torch.testing.assert_close(first[:, :, 0], second[:, :, 0], rtol=0, atol=0)
     same = torch.equal(first, second)
-    assert same == (name in ("synthesizer-random", "synthesizer-factorized"))  # these do not look at the input at all
+    assert same == (name in ("synthesizer-random", "synthesizer-factorized"))  # these ignore the input
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_steps_equal_all_at_once_to_the_last_place(name):
+def test_steps_equal_one_pass_up_to_the_length(name):
     layer = build(name)
     x = torch.randn(B, L, DIM).double()
-    whole = layer(x, causal=True)
-    past, outs = None, []
-    for part in x.split([4, 1, 1, 5, 1, 5], 1):
-        out, past = layer.step(part, past)
+    expected = layer(x, causal=True)
+    cache, outs = None, []
+    for chunk in x.split([4, 1, 1, 5, 1, 5], 1):
+        out, cache = layer.step(chunk, cache)
         outs.append(out)
-    assert past is not None
-    assert past.keys.shape == (B, H, L, 0)
-    torch.testing.assert_close(torch.cat(outs, 1), whole)
+    assert cache is not None
+    assert cache.keys.shape == (B, H, L, 0)
+    torch.testing.assert_close(torch.cat(outs, 1), expected)
     with pytest.raises(UserError, match=f"{name}: position 17 is out of range 0 to 16"):
-        layer.step(x[:, :1], past)
+        layer.step(x[:, :1], cache)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -136,7 +136,7 @@ def test_fixed_random_scores_are_saved_and_not_trained():
     torch.testing.assert_close(other(x), layer(x))
 
 
-def test_factorized_scores_have_the_rank_asked_for():
+def test_factorized_scores_have_the_given_rank():
     layer = build("synthesizer-factorized", rank=2)
     mechanism = layer.mechanism
     table = mechanism.query_table @ mechanism.key_table.transpose(1, 2)

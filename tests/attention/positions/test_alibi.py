@@ -29,42 +29,42 @@ def test_equal_to_bloom_up_to_a_constant_in_each_row(heads):
 
 
 @pytest.mark.parametrize(("q_pos", "k_pos"), STRETCHES)
-def test_every_way_to_say_the_places(q_pos, k_pos):
+def test_all_types_of_position_ids_agree(q_pos, k_pos):
     alibi = build("alibi", 12, 3)
-    found = alibi.bias(q_pos, k_pos)
-    assert found.shape == (1, 3, len(q_pos), len(k_pos))
+    result = alibi.bias(q_pos, k_pos)
+    assert result.shape == (1, 3, len(q_pos), len(k_pos))
     for h in range(3):
         for i, p in enumerate(q_pos):
             for j, s in enumerate(k_pos):
-                assert float(found[0, h, i, j]) == pytest.approx(-alibi_slopes(3)[h] * abs(p - s))
+                assert float(result[0, h, i, j]) == pytest.approx(-alibi_slopes(3)[h] * abs(p - s))
     q, k = torch.tensor(q_pos), torch.tensor(k_pos)
-    torch.testing.assert_close(alibi.bias(q, k_pos), found)
-    torch.testing.assert_close(alibi.bias(q, k), found)
-    torch.testing.assert_close(alibi.bias(q.expand(2, -1), k), found.expand(2, -1, -1, -1))
-    torch.testing.assert_close(alibi.bias(q_pos, k.expand(2, -1)), found.expand(2, -1, -1, -1))
+    torch.testing.assert_close(alibi.bias(q, k_pos), result)
+    torch.testing.assert_close(alibi.bias(q, k), result)
+    torch.testing.assert_close(alibi.bias(q.expand(2, -1), k), result.expand(2, -1, -1, -1))
+    torch.testing.assert_close(alibi.bias(q_pos, k.expand(2, -1)), result.expand(2, -1, -1, -1))
 
 
-def test_rows_of_a_batch_may_stand_elsewhere():
+def test_positions_can_differ_between_rows():
     alibi = build("alibi", 12, 3)
     q, k = torch.tensor([[0, 1], [5, 9]]), torch.tensor([[0, 1, 2], [7, 8, 9]])
-    found = alibi.bias(q, k)
+    result = alibi.bias(q, k)
     torch.testing.assert_close(
-        found[1], -torch.tensor(alibi_slopes(3))[:, None, None] * torch.tensor([[2, 3, 4], [2, 1, 0]])
+        result[1], -torch.tensor(alibi_slopes(3))[:, None, None] * torch.tensor([[2, 3, 4], [2, 1, 0]])
     )
 
 
-def test_a_grid_counts_as_a_line():
+def test_a_grid_is_a_sequence():
     alibi = build("alibi", 12, 3)
     torch.testing.assert_close(alibi.bias(Grid(2, 3), Grid(2, 3)), alibi.bias(range(6), range(6)))
 
 
-def test_nothing_is_trained_or_saved():
+def test_there_are_no_parameters_and_nothing_is_saved():
     alibi = build("alibi", 12, 3)
     assert not list(alibi.parameters())
     assert not alibi.state_dict()
 
 
-def test_in_a_layer_near_keys_weigh_more():
+def test_near_keys_get_larger_weights():
     layer = MultiHeadAttention(12, 3, "dot", positions="alibi")
     with torch.no_grad():
         layer.mechanism.qkv.weight.zero_()

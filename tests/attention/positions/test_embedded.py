@@ -11,7 +11,7 @@ from regard.errors import UserError
 DIM = 20
 
 
-def test_learned_is_a_row_for_each_place():
+def test_learned_is_a_row_for_each_position():
     learned = build("learned:length=13", DIM, 2)
     x = torch.randn(2, 5, DIM)
     torch.testing.assert_close(learned.embed(x, range(8, 13)), x + learned.table[8:13])
@@ -20,7 +20,7 @@ def test_learned_is_a_row_for_each_place():
     torch.testing.assert_close(learned.embed(x, position_ids[0]), x + learned.table[position_ids[0]])
 
 
-def test_learned_gradients_add_up_where_a_place_comes_twice():
+def test_gradients_of_a_repeated_position_add_up():
     learned = build("learned:length=7", 4, 2)
     position_ids = torch.tensor([[0, 3, 3], [3, 6, 0]])
     learned.embed(torch.zeros(2, 3, 4), position_ids).sum().backward()
@@ -34,7 +34,7 @@ def test_past_the_length_is_an_error(position_ids):
         build("learned:length=13", DIM, 2).embed(torch.randn(1, 1, DIM), position_ids)
 
 
-def test_before_the_first_place_is_an_error():
+def test_a_negative_position_is_an_error():
     with pytest.raises(UserError, match=r"position -1 is out of range.*count from 0"):
         build("learned:length=13", DIM, 2).embed(torch.randn(1, 2, DIM), torch.tensor([-1, 0]))
     with pytest.raises(UserError, match="length must be at least 1"):
@@ -42,19 +42,19 @@ def test_before_the_first_place_is_an_error():
 
 
 @pytest.mark.parametrize("learned", [False, True])
-def test_axial_says_row_and_column(learned):
+def test_axial_encodes_row_and_column(learned):
     axial = build(f"axial:learned={learned}", DIM, 2)
     x = torch.randn(2, 15, DIM).double()
-    found = axial.embed(x, Grid(3, 5)) - x
+    result = axial.embed(x, Grid(3, 5)) - x
     line = [t.double() for t in axial.tables] if learned else [sinusoidal_table(torch.arange(9), DIM // 2)] * 2
     for y in range(3):
         for column in range(5):
             expected = torch.cat((line[0][y], line[1][column]))
-            torch.testing.assert_close(found[1, y * 5 + column], expected, rtol=1e-6, atol=1e-6)
+            torch.testing.assert_close(result[1, y * 5 + column], expected, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("learned", [False, True])
-def test_a_sequence_is_a_picture_of_height_one(learned):
+def test_a_sequence_is_an_image_of_height_one(learned):
     axial = build(f"axial:learned={learned}", DIM, 2)
     x = torch.randn(2, 7, DIM)
     plain = axial.embed(x, Grid(1, 7))
@@ -64,7 +64,7 @@ def test_a_sequence_is_a_picture_of_height_one(learned):
     torch.testing.assert_close(axial.embed(x[:, 4:], range(4, 7)), plain[:, 4:])
 
 
-def test_every_place_of_a_picture_is_distinct():
+def test_every_position_of_an_image_is_distinct():
     qk_positions = build("axial", DIM, 2).embed(torch.zeros(1, 13 * 11, DIM), Grid(13, 11))[0]
     apart = torch.cdist(qk_positions, qk_positions) + torch.eye(13 * 11) * 9
     assert float(apart.min()) > 0.05

@@ -31,31 +31,31 @@ def test_equal_to_llama():
 def test_the_formula_pair_by_pair():
     torch.manual_seed(1)
     x = torch.randn(1, 1, N, D).double()
-    found = build("rotary:base=100", D, 1).rotate(x, range(3, 3 + N))
+    result = build("rotary:base=100", D, 1).rotate(x, range(3, 3 + N))
     for n in range(N):
         for i in range(D // 2):
             angle = (n + 3) * 100 ** (-2 * i / D)
             a, b = float(x[0, 0, n, i]), float(x[0, 0, n, i + D // 2])
-            assert float(found[0, 0, n, i]) == pytest.approx(a * math.cos(angle) - b * math.sin(angle))
-            assert float(found[0, 0, n, i + D // 2]) == pytest.approx(b * math.cos(angle) + a * math.sin(angle))
+            assert float(result[0, 0, n, i]) == pytest.approx(a * math.cos(angle) - b * math.sin(angle))
+            assert float(result[0, 0, n, i + D // 2]) == pytest.approx(b * math.cos(angle) + a * math.sin(angle))
 
 
 @given(st.integers(0, 500), st.integers(0, 500), st.integers(0, 10_000))
 @settings(max_examples=50, deadline=None)
-def test_scores_depend_on_the_distance_alone(i, j, shift):
+def test_rotated_scores_depend_on_the_distance_only(i, j, shift):
     torch.manual_seed(2)
     q, k = torch.randn(2, 1, 1, 1, D).double()
     rotary = build("rotary", D, 1)
 
     def score(p, s):
-        position_ids = (torch.tensor([place]) for place in (p, s))
+        position_ids = (torch.tensor([position]) for position in (p, s))
         return float((rotary.rotate(q, next(position_ids)) * rotary.rotate(k, next(position_ids))).sum())
 
     assert score(i, j) == pytest.approx(score(i + shift, j + shift), abs=1e-9)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_every_way_to_say_the_places(dtype):
+def test_all_types_of_position_ids_agree(dtype):
     x = torch.randn(B, H, 6, D, dtype=dtype)
     rotary = build("rotary", H * D, H)
     plain = rotary.rotate(x, range(6))
@@ -65,7 +65,7 @@ def test_every_way_to_say_the_places(dtype):
     torch.testing.assert_close(rotary.rotate(x, range(1000, 1006)), rotary.rotate(x, torch.arange(1000, 1006)))
 
 
-def test_lengths_are_kept_and_gradients_flow():
+def test_norms_are_preserved_and_gradients_flow():
     x = torch.randn(1, 2, 3, 4, dtype=torch.float64, requires_grad=True)
     rotary = build("rotary", 8, 2)
     torch.testing.assert_close(rotary.rotate(x, range(3)).norm(dim=-1), x.norm(dim=-1))
@@ -73,7 +73,7 @@ def test_lengths_are_kept_and_gradients_flow():
 
 
 def test_training_after_predicting():
-    """What is kept from inference mode must not stop a backward pass."""
+    """A table cached in inference mode must work in a backward pass."""
     layer = MultiHeadAttention(12, 2, positions="rotary")
     x = torch.randn(1, 5, 12)
     with torch.inference_mode():
@@ -96,12 +96,12 @@ def test_compiled_equals_eager():
     torch.testing.assert_close(torch.compile(layer, backend="aot_eager")(x), layer(x))
 
 
-def test_odd_widths_are_refused():
+def test_odd_widths_are_an_error():
     with pytest.raises(UserError, match="need an even key width; given 3"):
         MultiHeadAttention(12, 4, positions="rotary")(torch.randn(1, 2, 12))
 
 
 @pytest.mark.parametrize("mechanism", ["dot", "bare", "local", "local-2d"])
-def test_an_odd_width_is_told_when_the_layer_is_built(mechanism):
+def test_an_odd_width_is_an_error_when_the_layer_is_built(mechanism):
     with pytest.raises(UserError, match="even key width"):
         MultiHeadAttention(15, 3, mechanism, positions="rotary")

@@ -1,4 +1,4 @@
-"""Sinusoidal positions: the paper's formula, and moving by k as one rotation that is the same everywhere."""
+"""Sinusoidal positions equal the formula of the paper, and a shift by k is a rotation."""
 
 import math
 
@@ -14,21 +14,21 @@ NAMES = ["sinusoidal", "sinusoidal-halves"]
 
 
 def pe(name, position_ids):
-    """What is added at these places, in float64."""
+    """The encoding of these positions, in float64."""
     return build(name, DIM, 2).table(position_ids)
 
 
 def test_the_papers_formula():
     """PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos of the same."""
-    found = build("sinusoidal", DIM, 2).embed(torch.zeros(1, 300, DIM), range(300))[0]
+    result = build("sinusoidal", DIM, 2).embed(torch.zeros(1, 300, DIM), range(300))[0]
     for pos in (0, 1, 17, 299):
         for i in range(DIM // 2):
             angle = pos / 10_000 ** (2 * i / DIM)
-            assert float(found[pos, 2 * i]) == pytest.approx(math.sin(angle), abs=1e-6)
-            assert float(found[pos, 2 * i + 1]) == pytest.approx(math.cos(angle), abs=1e-6)
+            assert float(result[pos, 2 * i]) == pytest.approx(math.sin(angle), abs=1e-6)
+            assert float(result[pos, 2 * i + 1]) == pytest.approx(math.cos(angle), abs=1e-6)
 
 
-def test_halves_are_the_same_waves_sines_first():
+def test_halves_are_the_same_numbers_with_sines_first():
     position_ids = torch.arange(29)
     pairs, halves = pe("sinusoidal", position_ids), pe("sinusoidal-halves", position_ids)
     assert torch.equal(halves, torch.cat((pairs[:, 0::2], pairs[:, 1::2]), -1))
@@ -47,13 +47,13 @@ def test_shift_moves_every_position_by_k(name, k):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_shift_is_a_rotation_and_shifts_add_up(name):
-    place = build(name, DIM, 2)
-    move, eye = place.shift_matrix(7), torch.eye(DIM, dtype=torch.float64)
+    encoding = build(name, DIM, 2)
+    move, eye = encoding.shift_matrix(7), torch.eye(DIM, dtype=torch.float64)
     torch.testing.assert_close(move @ move.t(), eye)
     assert float(torch.linalg.det(move)) == pytest.approx(1)
-    torch.testing.assert_close(move @ place.shift_matrix(-7), eye)
-    torch.testing.assert_close(torch.linalg.matrix_power(place.shift_matrix(1), 7), move)
-    torch.testing.assert_close(place.shift_matrix(3) @ place.shift_matrix(4), move)
+    torch.testing.assert_close(move @ encoding.shift_matrix(-7), eye)
+    torch.testing.assert_close(torch.linalg.matrix_power(encoding.shift_matrix(1), 7), move)
+    torch.testing.assert_close(encoding.shift_matrix(3) @ encoding.shift_matrix(4), move)
 
 
 def test_the_sign_of_the_sines():
@@ -72,25 +72,25 @@ def test_every_position_is_distinct(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_way_to_say_the_places(name):
-    place, x = build(name, DIM, 2), torch.randn(2, 6, DIM)
-    for start in (0, 1000, -4):  # before the first place too, as with padding on the left
-        plain = place.embed(x, range(start, start + 6))
+def test_all_types_of_position_ids_agree(name):
+    encoding, x = build(name, DIM, 2), torch.randn(2, 6, DIM)
+    for start in (0, 1000, -4):  # negative positions occur with left padding
+        plain = encoding.embed(x, range(start, start + 6))
         position_ids = torch.arange(start, start + 6)
         assert plain.shape == x.shape
-        torch.testing.assert_close(place.embed(x, position_ids), plain)
-        torch.testing.assert_close(place.embed(x, position_ids.expand(2, -1)), plain)
-    torch.testing.assert_close(place.embed(x, Grid(2, 3)), place.embed(x, range(6)))
+        torch.testing.assert_close(encoding.embed(x, position_ids), plain)
+        torch.testing.assert_close(encoding.embed(x, position_ids.expand(2, -1)), plain)
+    torch.testing.assert_close(encoding.embed(x, Grid(2, 3)), encoding.embed(x, range(6)))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_odd_widths_are_refused(name):
+def test_odd_widths_are_an_error(name):
     with pytest.raises(UserError, match="need an even width; given dim=7"):
         build(name, 7, 1)
 
 
 @pytest.mark.parametrize("name", [*NAMES, "axial", "rotary"])
-def test_a_base_that_is_none_is_refused(name):
-    place, x = build(f"{name}:base=0", 12, 1), torch.randn(1, 3, 12)
+def test_a_base_of_zero_is_an_error(name):
+    encoding, x = build(f"{name}:base=0", 12, 1), torch.randn(1, 3, 12)
     with pytest.raises(UserError, match="base of positions must be greater than 0; given 0"):
-        place.rotate(place.embed(x, range(3))[:, None], range(3))
+        encoding.rotate(encoding.embed(x, range(3))[:, None], range(3))
