@@ -63,25 +63,22 @@ def attention_inputs(
     return scores, v, None if allowed is None else Mask(None, allowed)
 
 
-def attention_output(module: nn.MultiheadAttention, context: Tensor, query: Tensor) -> Tensor:
-    """Output of the layer from the context (b, h, q, d) that its heads read, in the shape of `query`."""
-    output = module.out_proj(context.transpose(1, 2).flatten(2))
-    if query.dim() == 2:
-        return output[0]
-    return output if module.batch_first else output.transpose(0, 1)
-
-
 def replace_output(
     module: nn.MultiheadAttention, args: tuple, kwargs: dict[str, Any], context: Tensor, weights: Tensor
 ) -> tuple[Tensor, Tensor | None]:
-    """What `nn.MultiheadAttention.forward` returns for other weights (b, h, q, k)."""
+    """What `nn.MultiheadAttention.forward` returns for other weights (b, h, q, k) and their context (b, h, q, d)."""
     names = ("query", "key", "value", "key_padding_mask", "need_weights", "attn_mask", "average_attn_weights")
     options = dict(zip(names, args, strict=False)) | kwargs
-    output = attention_output(module, context, options["query"])
+    has_batch = options["query"].dim() == 3
+    output = module.out_proj(context.transpose(1, 2).flatten(2))
+    if not has_batch:
+        output = output[0]
+    elif not module.batch_first:
+        output = output.transpose(0, 1)
     if not options.get("need_weights", True):
         return output, None
     weights = weights.mean(1) if options.get("average_attn_weights", True) else weights
-    return output, weights[0] if options["query"].dim() == 2 else weights
+    return output, weights if has_batch else weights[0]
 
 
 def _batch_first(module: nn.MultiheadAttention, x: Tensor) -> Tensor:
