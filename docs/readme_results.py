@@ -257,7 +257,7 @@ def recurrent() -> Row:
 
 def recall(name: str) -> Row:
     data = read_result("recall")[name]
-    strangers = ", ".join(f"{100 * share:.1f} % of {kind} names" for kind, share in data["strangers"].items())
+    strangers = ", ".join(f"{100 * share:.1f} % of {kind} names" for kind, share in data["unknown_answered"].items())
     after = " after its pretraining" if name == "classical" else ""
     text = (
         f"{100 * data['exact']:.1f} % of {data['rows']}, calibration error {data['ece']:.3f}, "

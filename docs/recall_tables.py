@@ -40,7 +40,7 @@ def points(gain: Mapping[str, Any]) -> str:
 def books() -> str:
     rows = []
     for name, data in read_result("recall").items():
-        unknown = ", ".join(percent(fraction) for fraction in data["strangers"].values())
+        unknown = ", ".join(percent(fraction) for fraction in data["unknown_answered"].values())
         row = [f"`{name}`", percent(data["exact"]), f"{data['ece']:.3f}", percent(data["answered"])]
         row += [percent(data["risk"]), unknown, f"{data['train_minutes']:.0f} min", f"{data['parameters']:,}"]
         rows.append([*row, describe(data["machine"])])

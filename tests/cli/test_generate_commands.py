@@ -64,7 +64,10 @@ def test_text_is_streamed_word_by_word(language_runs):
     run = Run.load(language_runs / "gpt")
     parts: dict[tuple[int, int], list[str]] = {}
     said = run.generate_all(
-        ["The", "We loved"], max_new_tokens=25, n=2, on_text=lambda p, s, text: parts.setdefault((p, s), []).append(text)
+        ["The", "We loved"],
+        max_new_tokens=25,
+        n=2,
+        on_text=lambda p, s, text: parts.setdefault((p, s), []).append(text),
     )
     assert {key: "".join(texts) for key, texts in parts.items()} == {
         (p, s): text.text for p, samples in enumerate(said) for s, text in enumerate(samples)

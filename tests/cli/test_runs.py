@@ -15,7 +15,7 @@ from conftest import write_reviews
 
 import regard
 from regard.attention.mechanisms import MECHANISMS
-from regard.tasks.classify import look
+from regard.explain.explainer import Explainer
 
 TRAIN = "train classify reviews.csv --steps 2 --quiet"
 QUIET = {"progress": False}
@@ -223,7 +223,7 @@ def test_a_mechanism_of_the_users_own_is_used_after_training(cli, tmp_path):
 def test_a_long_text_is_measured_in_parts(classifier_run, monkeypatch):
     run, text = regard.load(classifier_run), "We loved the room. The soup was cold. " * 5
     whole = run.look(text).data["faithfulness"]["metrics"]
-    monkeypatch.setattr(look, "BATCH_TOKENS", 100)
+    monkeypatch.setattr(Explainer, "batch_tokens", 100)
     for a, b in zip(whole, run.look(text).data["faithfulness"]["metrics"], strict=True):
         assert a["attention"] == pytest.approx(b["attention"], abs=1e-5)
         assert a["random"] == pytest.approx(b["random"], abs=1e-5)
