@@ -79,7 +79,7 @@ def configure(stream: Stream = "stdout", *, quiet: bool = False) -> None:
 
 
 def mute() -> None:
-    """Print no messages of this thread from now on, such as those of every process but the first of a distributed run."""
+    """Print no messages of this thread from now on. For all processes of a distributed run but the first."""
     _muted.set(True)
 
 
