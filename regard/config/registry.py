@@ -156,7 +156,7 @@ def register_module(module: ModuleType) -> None:
     source = _module_source(module.__name__)
     if not any(source in registry._sources.values() for registry in REGISTRIES):
         raise UserError(
-            f"{source} registers nothing. It must define a subclass of Mechanism, PositionEncoding or Task with a name, "
+            f"{source} registers nothing. Expected: a subclass of Mechanism, PositionEncoding or Task with a name, "
             "or a model config with @regard.register_model(TASK, NAME)"
         )
 
