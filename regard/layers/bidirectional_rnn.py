@@ -41,8 +41,9 @@ class BidirectionalRNN(nn.Module):
             x: (b, n, dim).
             lengths: Number of tokens of each row without padding, (b,).
         """
+        forward_states = self.forward_rnn(x)[0]  # first: the order decides the dropout masks of a seed
         backward_states = self.backward_rnn(reverse_padded(x, lengths))[0]
-        return torch.cat((self.forward_rnn(x)[0], reverse_padded(backward_states, lengths)), -1)
+        return torch.cat((forward_states, reverse_padded(backward_states, lengths)), -1)
 
 
 def reverse_padded(x: Tensor, lengths: Tensor) -> Tensor:

@@ -111,9 +111,7 @@ def apply_backbone(
     may_download = data.download and expected_fingerprint is None  # only in training, where it was asked for
     backbone = Backbone(data.backbone, data.weights, size=data.size, download=may_download)
     if expected_fingerprint not in (None, backbone.fingerprint):
-        raise UserError(
-            f"the weights of {data.backbone} on this machine are not those that the run was trained with"
-        )
+        raise UserError(f"the weights of {data.backbone} on this machine are not those that the run was trained with")
     return backbone(images), backbone.fingerprint
 
 

@@ -323,9 +323,8 @@ def test_runs_with_attention_can_be_inspected(run: Run):
     name = run.settings.model_name
     if not isinstance(run.model, torch.nn.Module) or not find_attention_layers(run.model):
         assert name in ("cnn", "kim-cnn", "nb-svm")
-        with pytest.raises(
-            UserError, match="which has no layers" if name == "nb-svm" else f"'{name}' has no attention"
-        ):
+        message = "which has no layers" if name == "nb-svm" else f"'{name}' has no attention"
+        with pytest.raises(UserError, match=message):
             run.look(text)
         return
     data = run.look(text).data

@@ -87,9 +87,7 @@ def _build_recipe(path: str, vocab_size: int | None, num_classes: int) -> nn.Mod
     tree = load_settings(path)
     task = tree.pop("task", None)
     if task is None or "models" in tree:
-        raise UserError(
-            f"{path} is not a recipe of `regard train`, which has a task and one model"
-        )
+        raise UserError(f"{path} is not a recipe of `regard train`, which has a task and one model")
     settings = build_settings(str(task), tree)
     size: int = vocab_size or getattr(settings.tokenizer, "vocab_size", None) or DEFAULT_VOCAB_SIZE
     return build_task_model(settings.model, settings.task, size, num_classes)

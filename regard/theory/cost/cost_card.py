@@ -69,8 +69,10 @@ class CostCard:
         agrees: dict[str, bool | None] = {"params": self.formula["params"] == self.counted["params"]}
         for key in ("forward", "backward"):
             expected, counted = self.formula[key], self.counted[key]
-            is_known = counted is not None and not self.unknown
-            agrees[key] = abs(expected - counted) <= TOLERANCE * max(1, counted) if is_known else None
+            if counted is None or self.unknown:
+                agrees[key] = None
+            else:
+                agrees[key] = abs(expected - counted) <= TOLERANCE * max(1, counted)
         return agrees
 
     def as_dict(self) -> dict[str, Any]:
@@ -144,7 +146,7 @@ def example_inputs(module: Any, n: int, m: int | None = None, *, batch: int = 1,
     table = getattr(module, "embed", None) or getattr(module, "embedding", None)
     num_ids = table.num_embeddings if isinstance(table, nn.Embedding) else 0
     if hasattr(module, "image_encoder"):
-        cell_size = module.image_encoder.backbone.shrinks
+        cell_size = module.image_encoder.backbone.downsampling
         cells = source_length if num_ids else n
         images = torch.randint(0, 256, (batch, cell_size, cell_size * cells, 3), generator=generator).float()
         if not num_ids:

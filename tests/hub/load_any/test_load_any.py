@@ -19,7 +19,7 @@ from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 from regard.errors import UserError
 from regard.hub import imported_folder, save_folder
 from regard.hub.load_any import load_any, parse_interventions
-from regard.hub.sentencepiece import load_unigram
+from regard.hub.sentencepiece import load_unigram, read_fields
 from regard.models.bert import BERT
 from regard.models.gpt import GPT
 from regard.models.gpt import GPTConfig as GPTConfig
@@ -152,7 +152,7 @@ def test_gpt2_is_asked_about_the_next_word(gpt):
     look = model.look(TEXT)
     chances = look.data["prediction"]["probabilities"]
     with torch.no_grad():
-        said = model.net(torch.tensor([model.reader.read(TEXT)[0]]))[0, -1].softmax(-1)
+        said = model.model(torch.tensor([model.tokenizer.encode(TEXT)[0]]))[0, -1].softmax(-1)
     assert chances[look.data["prediction"]["label"]] == pytest.approx(float(said.max()), abs=1e-5)
     assert [row["name"] for row in look.data["faithfulness"]["metrics"]] == FOUR
     assert look.data["weights"][-1] > 0
@@ -170,7 +170,7 @@ def test_models_of_two_sides_are_asked_about_each_word(family, request):
     source, said = look.data["text"].split("\n", 1)
     assert source == TEXT
     assert said == look.data["translation"]
-    ids, tokens, _ = model.reader.read(TEXT)
+    ids, tokens, _ = model.tokenizer.encode(TEXT)
     assert tokens[-1]["special"]
     assert ids[-1] == 1
     assert len({t["word"] for t in tokens if not t["special"]}) == len(TEXT.split())
@@ -194,12 +194,12 @@ def test_heads_of_an_imported_model_over_a_file_and_without_one(family, request,
     file.write_text("source\ttarget\n" * (family in ("marian", "t5")) + "\n".join(lines) + "\n")
     found = measure_heads(model, [file], rows=5)
     row = next(row for row in found.rows if row.head == 2)
-    with edit(model.net, row.layer, ablate([2])):
+    with edit(model.model, row.layer, ablate([2])):
         assert measure_heads(model, [file], rows=5).baseline["loss"] == pytest.approx(row.metrics["loss"], abs=1e-6)
     without = prune_run(model, [f"{row.layer}:2"])
     again = load_any(without.save_pretrained(tmp_path / "pruned"))
     assert measure_heads(again, [file], rows=5).baseline["loss"] == pytest.approx(row.metrics["loss"], abs=1e-5)
-    assert again.reader.read(TEXT) == model.reader.read(TEXT)
+    assert again.tokenizer.encode(TEXT) == model.tokenizer.encode(TEXT)
 
 
 def test_the_loss_of_a_file_is_that_of_its_tokens(gpt, tmp_path):
@@ -207,11 +207,11 @@ def test_the_loss_of_a_file_is_that_of_its_tokens(gpt, tmp_path):
     (tmp_path / "one.txt").write_text(f"{TEXT}\n\n{TEXT[:19]}\n")
     nats = count = 0
     for text in (TEXT, TEXT[:19]):
-        ids = torch.tensor(model.reader.read(text)[0])
+        ids = torch.tensor(model.tokenizer.encode(text)[0])
         with torch.no_grad():
-            said = model.net(ids[None])[0, :-1].log_softmax(-1)
+            said = model.model(ids[None])[0, :-1].log_softmax(-1)
         nats, count = nats - float(said.gather(-1, ids[1:, None]).sum()), count + len(ids) - 1
-    assert model.measuring([tmp_path / "one.txt"], 9)()["loss"] == pytest.approx(nats / count, abs=1e-5)
+    assert model.build_evaluation([tmp_path / "one.txt"], 9)()["loss"] == pytest.approx(nats / count, abs=1e-5)
 
 
 def test_sentencepiece_is_read(tmp_path):

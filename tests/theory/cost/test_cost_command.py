@@ -26,7 +26,7 @@ def test_json_has_formula_and_count(what):
     card = json.loads(result.stdout)
     assert card["sizes"] == {"n": 40, "m": 40}
     assert card["counted"]["forward"] > 0
-    assert card["crossings"] == {"d": 32, "gru": 32, "lstm": 64, "rnn": None}
+    assert card["crossover"] == {"d": 32, "gru": 32, "lstm": 64, "rnn": None}
     if card["formula"] is not None:
         assert card["agrees"] == {"params": True, "forward": True, "backward": True}
 
@@ -72,8 +72,8 @@ def test_a_recipe_sets_the_sizes():
     [
         (["gtp"], "gpt"),
         (["transformer-bas"], "transformer-base"),
-        ([str(RECIPES / "mr.yaml"), "--dim", "8"], "is a recipe, whose sizes are known"),
-        ([str(RECIPES / "compare-heads.yaml")], "cost its models by name"),
+        ([str(RECIPES / "mr.yaml"), "--dim", "8"], "is a recipe, which has its own sizes"),
+        ([str(RECIPES / "compare-heads.yaml")], "is not a recipe of `regard train`"),
         ([str(RECIPES / "none.yaml")], "none.yaml"),
         (["gpt", "--positions", "rotar"], "rotary"),
         (["bilstm", "--heads", "2"], "heads"),
