@@ -80,7 +80,7 @@ def test_language_models(tmp_path):
     assert "is better than" in page
     shown = [html.unescape(one) for one in re.findall(r"<li>gpt:[^<]*: <span[^>]*>([^<]*)</span>", page)]
     assert len(shown) == 4
-    assert all(re.fullmatch(r"\S+ \([\d.]+%\), and the true word with [\d.]+%", one) for one in shown)
+    assert all(re.fullmatch(r"\S+ \([\d.]+%\); the correct token has [\d.]+%", one) for one in shown)
     assert page.count('class="model"') == 4  # what the gpt attends to; the cnn attends to nothing
     parts = [(tmp_path / f"out/parts/{part}.txt").read_text() for part in ("train", "valid", "test")]
     assert "".join(parts) == (tmp_path / "corpus.txt").read_text()
@@ -101,7 +101,7 @@ def test_masked_language_models(tmp_path):
     assert "could not be shown" not in page
     assert page.count("<h3>Test item") == 4
     assert page.count("[MASK]") >= 4
-    assert len(re.findall(r"<span[^>]*>\S+ \([\d.]+%\), and the true word", page)) == 8
+    assert len(re.findall(r"<span[^>]*>\S+ \([\d.]+%\); the correct token", page)) == 8
 
 
 def test_translators(tmp_path):
