@@ -1,8 +1,8 @@
 """Check a trained run: properties that its model must have, measured with its own weights.
 
 Which checks apply depends on the model: a causal model must not see the future, and a model with a KV cache must give
-the same logits with and without it. Checks that do not apply are left out. A check that cannot run is undecided, and its
-figures hold the reason.
+the same logits with and without it. Checks that do not apply are left out. A check that cannot run is undecided;
+its figures hold the reason.
 """
 
 from __future__ import annotations
@@ -221,12 +221,12 @@ def check_greedy(subject: ModelUnderTest) -> CheckResult:
 def check_beam_one(subject: ModelUnderTest) -> CheckResult:
     from regard.data.tokenizer import BOS, EOS
     from regard.decoding.beam_search import BeamSearch
-    from regard.tasks.translate.run import NEVER
+    from regard.tasks.translate.run import SUPPRESSED_IDS
 
     translations = subject.run.batch_translator().translate([SOURCE_IDS.tolist()], strategy=BeamSearch(1), max_length=8)
     hypothesis = translations[0][0]
     ids = [*hypothesis.ids, *([EOS] if hypothesis.ended else [])]
-    most_likely = count_most_likely(subject, [BOS], ids, NEVER)
+    most_likely = count_most_likely(subject, [BOS], ids, SUPPRESSED_IDS)
     return _compare_most_likely("one beam is greedy", len(ids), most_likely)
 
 
