@@ -8,7 +8,7 @@ from regard.layers import MultiHeadAttention
 from regard.theory.claim_pages import render_sliders, render_topic
 from regard.theory.claims import hand_set_attention
 from regard.theory.cost.cost_card import measure_cost
-from regard.theory.cost.cost_page import page as cost_page
+from regard.theory.cost.cost_page import render_page as cost_page
 from regard.theory.verify_claims import verify
 
 pytestmark = pytest.mark.browser
