@@ -80,7 +80,7 @@ def check_bert(seed: int) -> CheckResult:
             rows.append(grad[0].abs().amax(-1))
         return torch.stack(rows)
 
-    states = model.norm(model.positions.embed(x + model.segments.weight[0], range(n)))
+    states = model.first_norm(model.positions.embed(x + model.segments.weight[0], range(n)))
     for block in model.layers:
         states = block(states)
     bert_gradients = gradient_matrix(states, x)
