@@ -66,7 +66,7 @@ def test_what_cannot_be_captioned_is_said(cli, image_runs, tmp_path):
         (("caption", run, "gone.jpg"), "no such folder, zip or image"),
         (("caption", run, "photo.png", "--out", "look.txt"), ".html"),
         (("caption", str(image_runs / "images-run"), "photo.png"), "cannot caption"),
-        (("train", "caption", "train.zip"), "PICTURES CAPTIONS"),
+        (("train", "caption", "train.zip"), "IMAGES CAPTIONS"),
         (("train", "caption", "train.zip", "gone.tsv"), "no file of captions"),
         (("evaluate", run, "unseen.zip", "unseen.captions.tsv", "--stride", "3"), "--stride"),
     ):

@@ -190,7 +190,7 @@ BAD = {
     "a size that is none": (IMPORT, config(n_layer=0), "'n_layer' as a whole number above 0, and gives 0"),
     "a dropout that is none": (IMPORT, config(resid_pdrop="much"), "'resid_pdrop' as a number from 0 to 1"),
     "an unknown activation": (IMPORT, config(activation_function={"a": 1}), "known are gelu"),
-    "heads that do not divide the width": (IMPORT, config(n_head=5), "5 heads do not divide the width 12"),
+    "heads that do not divide the width": (IMPORT, config(n_head=5), "heads=5 does not divide dim=12"),
     "another width": (IMPORT, config(n_embd=24), "do not fit its config.json"),
     "a config that is no JSON": (IMPORT, cut("hf/config.json"), "cannot be read as JSON"),
     "weights cut short": (IMPORT, cut("hf/model.safetensors"), "model.safetensors cannot be read"),
