@@ -245,5 +245,5 @@ def test_a_trained_model_from_outside():
     look = model.look("A man is eating food in the old kitchen.", faithful=False)
     assert len(look.data["maps"]) == 7
     assert {m["shape"][0] for m in look.data["maps"]} == {12, 6}
-    with pytest.raises(UserError, match="without the head"):
+    with pytest.raises(UserError, match="without its masked-token head"):
         model.look("A man is eating [MASK].")

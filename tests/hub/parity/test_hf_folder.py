@@ -75,7 +75,7 @@ def run(model):
 @pytest.mark.parametrize("case", CASES)
 def test_there_and_back(tmp_path, case):
     cls, config = CASES[case]
-    theirs = shaken(cls(V, config))
+    theirs = shaken(cls(config))
     saved(theirs, tmp_path / "a")
     model, _, info = load_folder(tmp_path / "a")
     save_folder(model, tmp_path / "b", info=info)
