@@ -69,9 +69,9 @@ def main() -> None:
     torch.manual_seed(0)
     sizes = lengths(600 if quick else 3000)
     nets = {
-        "transformer": transformer_classifier.TransformerClassifierConfig(dim=256, layers=4, heads=4, hidden=1024, dropout=0.0).build(
-            20_000, 2
-        ),
+        "transformer": transformer_classifier.TransformerClassifierConfig(
+            dim=256, layers=4, heads=4, hidden=1024, dropout=0.0
+        ).build(20_000, 2),
         "han": han.HANConfig(dropout=0.0).build(20_000, 2),
     }
     result: dict = {"machine": environment.describe_machine(), "median_tokens": float(np.median(sizes)), "models": {}}

@@ -78,7 +78,9 @@ def trained(seed: int, blank: bool, changed: list[str], runs: Path) -> Any:
     settings = merge_settings(load_settings(ROOT / "recipes" / "flickr8k-caption.yaml"), parse_overrides(changed))
     settings.pop("task")
     if blank:
-        settings = merge_settings(settings, {"data": {"blank": True}, "augment": {"zoom": 1.0, "flip": False, "light": 0.0}})
+        settings = merge_settings(
+            settings, {"data": {"blank": True}, "augment": {"zoom": 1.0, "flip": False, "light": 0.0}}
+        )
         settings["train"]["epochs"] //= 3
     folder = place(seed, blank, runs)
     return regard.train("caption", settings={**settings, "seed": seed}, out=folder, resume=folder.exists())

@@ -37,14 +37,24 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few steps, one seed, nothing written")
     quick = parser.parse_args().quick
     seeds = 1 if quick else 3
-    result: dict[str, Any] = {"machine": environment.describe_machine(), "chance": 0.25, "measured_on": 1000, "models": {}}
+    result: dict[str, Any] = {
+        "machine": environment.describe_machine(),
+        "chance": 0.25,
+        "measured_on": 1000,
+        "models": {},
+    }
     for title, (model, size, steps) in CASES.items():
         settings: dict[str, Any] = {"model": size, "data": {"valid_fraction": 0.05}}
         if steps:
             settings["train"] = {"steps": 5 if quick else steps, "lr": 5e-3, "evaluate_every": 5 if quick else 200}
         reached, parameters = [], 0
         for seed in range(seeds):
-            run = trained(model, generate_contexts(300 if quick else 12_000, seed, list_length=(1, 12), balanced=False), settings, seed)
+            run = trained(
+                model,
+                generate_contexts(300 if quick else 12_000, seed, list_length=(1, 12), balanced=False),
+                settings,
+                seed,
+            )
             reached.append(accuracy(run, generate_contexts(100 if quick else 1000, 1000 + seed)))
             parameters = run.config["parameters"]
         row = {"accuracy": interval(reached), "parameters": parameters, "steps": steps, "settings": size}

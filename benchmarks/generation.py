@@ -32,7 +32,6 @@ import torch
 
 from regard.decoding import GREEDY, Sampling, TextGenerator
 from regard.hub.hf_gpt2 import GPT2_FAMILY
-from regard.models import gpt
 
 RESULT = Path(__file__).parent / "results" / "generation.json"
 

@@ -306,7 +306,11 @@ def main() -> None:
     show(result)
     import transformers
 
-    about = {"machine": environment.describe_machine(), "transformers": transformers.__version__, "load_before": round(load, 2)}
+    about = {
+        "machine": environment.describe_machine(),
+        "transformers": transformers.__version__,
+        "load_before": round(load, 2),
+    }
     out = given.out or (None if given.quick else RESULT)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -119,7 +119,11 @@ def compare(kind: str, text: bytes, files: list[Path], folder: Path, processes: 
     cpus: dict[str, list[float]] = {}
     draw, tokens, size = random.Random(0), 0, 0
     context = multiprocessing.get_context("spawn")
-    pool = context.Pool(tokenize_corpus.count_cores(), prepare_worker, (str(folder / f"{kind}.json"),)) if processes else None
+    pool = (
+        context.Pool(tokenize_corpus.count_cores(), prepare_worker, (str(folder / f"{kind}.json"),))
+        if processes
+        else None
+    )
     library(tok.core, strings(files[0])[:2])  # warms the library's threads and its cache of words
     for file in files:
         blocks, out = strings(file), folder / "out"

@@ -88,7 +88,9 @@ def main() -> None:
                 some = train if labels == "all" else taken(train, order[: int(labels)])
                 for start, origin in begun[seed].items():
                     out = place / f"{name}-{labels}-{seed}-{start}"
-                    run = regard.train("classify", some, warm_start=origin, out=out, seed=seed, settings=settings, **quiet)
+                    run = regard.train(
+                        "classify", some, warm_start=origin, out=out, seed=seed, settings=settings, **quiet
+                    )
                     good[start].append(right(run, aside))
             reached = {start: [float(found.mean()) for found in each] for start, each in good.items()}
             gain = interval(list(np.subtract(reached["pretrained"], reached["from scratch"])))

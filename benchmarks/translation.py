@@ -38,7 +38,6 @@ import torch
 from regard.decoding import BatchTranslator, BeamSearch
 from regard.decoding.quantized_linear import Linear, linear
 from regard.hub.hf_marian import MARIAN_FAMILY
-from regard.models import marian
 
 RESULT = Path(__file__).parent / "results" / "translation.json"
 

@@ -41,7 +41,7 @@ FEW_ITEMS = 40
 MARGIN = 0.1
 """A difference up to this fraction of the scale is small. The scale is 1 for a fraction, else the best mean."""
 MAX_SEEDS = 1000
-_MAX_INDICES = 1 << 22  # bootstrap indices held in memory at once
+_MAX_INDICES = 1 << 22  # bootstrap indices in memory at the same time
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,12 @@ COLUMNS = [
     {"key": "ece", "title": "calibration error", "format": "number", "explain": "expected |accuracy - confidence|"},
     {"key": "answered", "title": "answered", "format": "percent", "explain": "questions above the threshold"},
     {"key": "risk", "title": "error rate", "format": "percent", "explain": "wrong answers among the answered"},
-    {"key": "correct_answered", "title": "correct answered", "format": "percent", "explain": "correct answers above the threshold"},
+    {
+        "key": "correct_answered",
+        "title": "correct answered",
+        "format": "percent",
+        "explain": "correct answers above the threshold",
+    },
     {
         "key": "unknown_answered",
         "title": "unknown names answered",

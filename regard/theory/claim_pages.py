@@ -9,7 +9,6 @@ from typing import Any
 
 from regard.pages.assets import render_document
 from regard.pages.plots import line_plot
-from regard.pages.training_report import HERE as REPORT_TEMPLATES
 from regard.theory.claim import ClaimResult, ClaimResults
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -26,7 +25,7 @@ def render_topic(topic: str, results: Iterable[ClaimResult], topics: Sequence[st
     results = ClaimResults(results)
     return render_document(
         "topic.html.j2",
-        folders=(TEMPLATES, REPORT_TEMPLATES),
+        folders=(TEMPLATES,),
         css=STYLES,
         js=["hover.js"],
         topic=topic,
@@ -73,9 +72,7 @@ def format_figure(value: Any) -> str:
 
 def render_sliders() -> str:
     """Return the interactive page of the hand-set constructions: margin, query scale, key variance, number of heads."""
-    return render_document(
-        "sliders.html.j2", folders=(TEMPLATES, REPORT_TEMPLATES), css=STYLES, js=["sliders.js"], n=10
-    )
+    return render_document("sliders.html.j2", folders=(TEMPLATES,), css=STYLES, js=["sliders.js"], n=10)
 
 
 def write_pages(results: Sequence[ClaimResult], folder: Path) -> list[Path]:

@@ -92,7 +92,10 @@ def test_evaluate_and_look(cli, translation_runs, tmp_path):
         ("train translate train.en", "is not a table"),
         ("train translate train.en train.de val.en", "was given 3 files"),
         ("train translate train.en nothing.de", "no such file"),
-        ("train translate train.en train.de --mechanism synthesizer-random --model rnn", "does not support cross-attention"),
+        (
+            "train translate train.en train.de --mechanism synthesizer-random --model rnn",
+            "does not support cross-attention",
+        ),
         ("translate RUN val.en --text x", "not both"),
         ("translate RUN val.en --top-k 3", "--top-k need --temperature"),
         ("translate RUN val.en --temperature 1 --beam 2", r"--beam \(beam search\) exclude each other"),
