@@ -4,9 +4,9 @@
     python benchmarks/throughput.py --quick      # small sizes, to see that it runs; writes nothing
 
 A step is forward, loss, backward, clip and AdamW on 4 layers, d = 256, block 128, batch 128, vocabulary 65, without
-dropout, on the same data. `regard.training.environment.prepare` makes glibc keep freed memory, which helps whoever has many
-temporaries, and it acts on a whole process. So there are two processes, a prepared one and a plain one, each with its
-own contenders, and three honest ratios, which are not the same number:
+dropout, on the same data. `regard.training.environment.prepare_process` makes glibc keep freed memory. This helps
+models with many temporaries, and it acts on a whole process. So there are two processes, a prepared one and a plain
+one, each with its own contenders, and three honest ratios, which are not the same number:
 
     both prepared     the models alone, under the better conditions
     both plain        the models alone, as PyTorch comes

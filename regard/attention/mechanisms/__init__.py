@@ -1,4 +1,4 @@
-"""Attention mechanisms by name. Each file defines one mechanism; new files in this folder are registered automatically."""
+"""Attention mechanisms by name. Each file defines one; a new file in this folder is registered automatically."""
 
 from __future__ import annotations
 

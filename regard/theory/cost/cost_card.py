@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from regard.attention.kv_cache import KVCache
+from regard.data.frames import html_table, to_frame
 from regard.layers.attention_pooling import AttentionPooling
 from regard.layers.bidirectional_rnn import BidirectionalRNN
 from regard.layers.cost_formulas import (
@@ -36,7 +37,7 @@ TOLERANCE = 0.01
 """Relative difference of FLOPs up to which formula and count agree."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CostCard:
     """The cost of one example.
 
@@ -78,6 +79,26 @@ class CostCard:
     def as_dict(self) -> dict[str, Any]:
         """The card as plain data."""
         return {**asdict(self), "agrees": self.agrees}
+
+    def to_frame(self) -> Any:
+        """A DataFrame with one row per figure: its name, by formula, and counted."""
+        return to_frame(self._records())
+
+    def _records(self) -> list[dict[str, Any]]:
+        formula = self.formula or {}
+        names = [*self.counted, *(name for name in formula if name not in self.counted)]
+        return [{"figure": name, "formula": formula.get(name), "counted": self.counted.get(name)} for name in names]
+
+    def __repr__(self) -> str:
+        def show(value: int | None) -> str:
+            return "-" if value is None else f"{value:,}"
+
+        rows = [f"{r['figure']:12} {show(r['formula']):>18} {show(r['counted']):>18}" for r in self._records()]
+        sizes = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
+        return "\n".join([f"{self.name} ({sizes})", f"{'':12} {'by formula':>18} {'counted':>18}", *rows])
+
+    def _repr_html_(self) -> str:
+        return html_table(self._records())
 
 
 def measure_cost(module: nn.Module, name: str, n: int, m: int | None = None, *, backward: bool = True) -> CostCard:
