@@ -13,8 +13,8 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterable
 
+from regard.data.token_properties import token_bytes
 from regard.data.tokenizer import EOS, UNK, Tokenizer
-from regard.data.vocabulary import token_bytes
 
 
 class Detokenizer:

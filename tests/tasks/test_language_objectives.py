@@ -16,8 +16,8 @@ from torch import nn
 
 from regard.data import counter_rng, tokenizer
 from regard.data.corpus import Corpus
+from regard.data.token_properties import TokenProperties
 from regard.data.tokenizer import BOS, EOS, MASK, PAD, SEP, SPECIAL_TOKENS, UNK
-from regard.data.vocabulary import Vocabulary
 from regard.errors import UserError
 from regard.tasks.language.objective import LanguageObjective
 from regard.tasks.language.objectives import OBJECTIVES, masked, next_sentence, sliding_window, span
@@ -26,10 +26,10 @@ TEXT = "The cat sat. It was fine! Was it? A dog's life, 24 unfriendly days in St
 few = settings(max_examples=60, deadline=None)
 
 
-def word_vocabulary(size: int = 50) -> Vocabulary:
+def word_vocabulary(size: int = 50) -> TokenProperties:
     """A vocabulary of words without a tokenizer."""
     tokenizer = SimpleNamespace(vocab_size=size, kind="words", token=lambda i: f"w{i}")
-    return Vocabulary(tokenizer)  # type: ignore[arg-type]
+    return TokenProperties(tokenizer)  # type: ignore[arg-type]
 
 
 # Random numbers -----------------------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ def test_lengths_of_the_text_from_the_ids(kind):
     text = "Ein Satz in Straßburg,  \n\n zwei  Zeilen\nund  Ende 日本"
     kinds = {"bpe": 300, "chars": 500}
     made = tokenizer.train_tokenizer([TEXT * 9 + text], kind, kinds[kind])
-    vocabulary = Vocabulary(made)
+    vocabulary = TokenProperties(made)
     corpus = Corpus.from_texts(text, made)
     assert vocabulary.measure_text(corpus) == (len(text), len(text.encode()), len(text.split()) + text.count("\n"))
     cut = corpus.num_tokens // 2
@@ -79,7 +79,9 @@ def test_lengths_of_the_text_from_the_ids(kind):
 def test_word_perplexity_of_parts_of_words_counts_what_spaces_count():
     text = TEXT * 3
     bpe, spaces = tokenizer.train_tokenizer([text], "bpe", 300), tokenizer.train_tokenizer([text], "spaces", 300)
-    assert Vocabulary(bpe).measure_text(Corpus.from_texts(text, bpe))[2] == Corpus.from_texts(text, spaces).num_tokens
+    assert (
+        TokenProperties(bpe).measure_text(Corpus.from_texts(text, bpe))[2] == Corpus.from_texts(text, spaces).num_tokens
+    )
 
 
 @pytest.mark.parametrize("kind", ["bpe", "chars"])
@@ -87,7 +89,7 @@ def test_where_words_begin(kind):
     made = tokenizer.train_tokenizer([TEXT * 9], kind, 300)
     text = "The cat's unfriendly life,  24 days."
     encoding = made.encode(text)
-    begins = Vocabulary(made).find_word_starts(np.array([encoding.ids]))[0]
+    begins = TokenProperties(made).find_word_starts(np.array([encoding.ids]))[0]
     starts = {a for (a, _), first in zip(encoding.offsets, begins, strict=True) if first}
     inside = [text.index("nfriendly"), text.index("ife"), text.index("4 days")]
     assert not starts & set(inside)
@@ -97,7 +99,7 @@ def test_where_words_begin(kind):
 @pytest.mark.parametrize("kind", tokenizer.KINDS)
 def test_where_sentences_end(kind):
     made = tokenizer.train_tokenizer(["The cat sat . It was fine ! So long , and thanks\n" * 9], kind, 300)
-    vocabulary = Vocabulary(made)
+    vocabulary = TokenProperties(made)
     ids = np.array(made.encode("The cat sat . It was fine ! So long").ids)
     ends = [made.token(int(i)).strip("Ġ ") for i in ids[vocabulary.ends_sentence[ids]]]
     assert ends == [".", "!"]
@@ -141,7 +143,7 @@ def test_eight_in_ten_are_masked_one_is_replaced_one_is_kept():
 def test_whole_words_are_masked_together(seed, rows, rate):
     """With characters as tokens: a word is masked as a whole, and the rate is exact up to half a word."""
     made = tokenizer.train_tokenizer(["abc .xyz"], "chars", 300)
-    vocabulary = Vocabulary(made)
+    vocabulary = TokenProperties(made)
     random = np.random.default_rng(seed)
     ids = random.integers(len(SPECIAL_TOKENS), made.vocab_size, (rows, 80))
     config = masked.MaskedConfig(rate=rate, whole_words=True)
@@ -158,7 +160,7 @@ def test_whole_words_are_masked_together(seed, rows, rate):
     assert (abs(chosen.sum(1) - np.rint(rate * 80)) <= longest / 2 + 1).all() or longest > 2 * rate * 80
 
 
-def build_objective(name: str, vocabulary: Vocabulary, block_size: int = 16, **options):
+def build_objective(name: str, vocabulary: TokenProperties, block_size: int = 16, **options):
     cls = OBJECTIVES[name]
     sizes = {"block_size": block_size, "stride": block_size // 2, "batch_size": 4, "seed": 5}
     return cls(cls.config_class(**options), vocabulary, **sizes)
@@ -400,7 +402,7 @@ class Bigram(nn.Module):
 @pytest.mark.parametrize("stride", [1, 5, 16])
 def test_bits_and_perplexity_are_exact(stride):
     made = tokenizer.train_tokenizer([TEXT], "chars", 300)
-    vocabulary, corpus = Vocabulary(made), Corpus.from_texts(TEXT, made)
+    vocabulary, corpus = TokenProperties(made), Corpus.from_texts(TEXT, made)
     model = Bigram(made.vocab_size)
     cls = OBJECTIVES["causal"]
     objective = cls(cls.config_class(), vocabulary, block_size=16, stride=stride, batch_size=3, seed=0)

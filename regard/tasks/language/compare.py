@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from regard.data import chunks
 from regard.data.corpus import Corpus
-from regard.data.vocabulary import Vocabulary
+from regard.data.token_properties import TokenProperties
 from regard.errors import UserError
 from regard.tasks.comparison import (
     PARTS,
@@ -158,7 +158,7 @@ def _split_lines(lines: list[str], fraction: float) -> tuple[list[str], list[str
 def _read_test_text(run: Any, folder: Path) -> _TestText:
     text = (folder / "test.txt").read_text(encoding="utf-8")
     corpus = Corpus.from_texts(text, run.tokenizer, documents=run.settings.data.documents)
-    objective = build_token_objective(run.settings, Vocabulary(run.tokenizer))
+    objective = build_token_objective(run.settings, TokenProperties(run.tokenizer))
     count = min(MAX_SEGMENTS, corpus.num_tokens // objective.length)
     if count < 2:
         raise UserError(

@@ -9,7 +9,7 @@ import numpy as np
 from torch import nn
 
 from regard.data.corpus import Corpus
-from regard.data.vocabulary import Vocabulary
+from regard.data.token_properties import TokenProperties
 from regard.errors import UserError
 from regard.tasks.language.objectives import OBJECTIVES, SLIDING
 from regard.tasks.language.objectives.token_objective import TokenBatch, TokenObjective
@@ -77,7 +77,7 @@ class LanguageObjective:
 
 
 def build_token_objective(
-    settings: LanguageSettings, vocabulary: Vocabulary, stride: int | None = None
+    settings: LanguageSettings, vocabulary: TokenProperties, stride: int | None = None
 ) -> TokenObjective:
     """Build the objective that the settings name.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.data.corpus import Corpus, build_corpus
-from regard.data.vocabulary import Vocabulary
+from regard.data.token_properties import TokenProperties
 from regard.decoding import Sampling, TextGenerator
 from regard.decoding.text_stream import Detokenizer
 from regard.errors import UserError
@@ -181,7 +181,7 @@ class LanguageModel(Run):
         check_stride(self.objective, stride)
         if stride is not None and not 1 <= stride <= data.block_size:
             raise UserError(f"the stride must be between 1 and the block size, {data.block_size}, not {stride}")
-        objective = build_token_objective(self.settings, Vocabulary(self.tokenizer), stride)
+        objective = build_token_objective(self.settings, TokenProperties(self.tokenizer), stride)
         minimum = 1 if self.objective in SLIDING else objective.length  # a sliding window can be shorter
         if corpus.num_tokens < minimum:
             raise UserError(f"the text has {corpus.num_tokens:,} tokens, but a window needs {minimum:,}; use more text")

@@ -12,8 +12,8 @@ from regard.config import specs
 from regard.config.settings import build_dataclass
 from regard.config.validation import check_between_0_and_1, check_minimum
 from regard.data import chunks, corpus
+from regard.data.token_properties import TokenProperties
 from regard.data.tokenizer import KINDS, Tokenizer, train_tokenizer
-from regard.data.vocabulary import Vocabulary
 from regard.errors import UserError
 from regard.tasks.base import Task
 from regard.tasks.language.compare import LanguageComparison
@@ -121,7 +121,7 @@ class LanguageTask(Task[LanguageSettings, LanguageDataset]):
         objective = LanguageObjective(
             train,
             valid,
-            build_token_objective(settings, Vocabulary(tokenizer)),
+            build_token_objective(settings, TokenProperties(tokenizer)),
             block_size=data.block_size,
             batch_tokens=data.batch_tokens,
             seed=settings.seed,

@@ -19,8 +19,8 @@ import torch
 
 from regard.data import batches
 from regard.data.parallel_text import add_leading_space, read_lines
+from regard.data.token_properties import token_bytes
 from regard.data.tokenizer import BOS, UNK, Tokenizer
-from regard.data.vocabulary import token_bytes
 from regard.errors import UserError
 from regard.inspect import find_attention_layers, record
 

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from regard.data.corpus import Corpus
+from regard.data.token_properties import TokenProperties
 from regard.data.tokenizer import EOS
-from regard.data.vocabulary import Vocabulary
 from regard.tasks.language.objectives import sliding_window
 from regard.tasks.language.objectives.token_objective import TokenBatch, TokenObjective, to_tensor
 from regard.training.objective import LossTerm
@@ -36,7 +36,7 @@ class CausalObjective(TokenObjective):
     def __init__(
         self,
         config: CausalConfig,
-        vocabulary: Vocabulary,
+        vocabulary: TokenProperties,
         *,
         block_size: int,
         stride: int,

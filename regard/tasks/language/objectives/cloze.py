@@ -27,7 +27,7 @@ from torch import nn
 
 from regard.config.validation import check_minimum
 from regard.data.corpus import Corpus
-from regard.data.vocabulary import Vocabulary
+from regard.data.token_properties import TokenProperties
 from regard.tasks.language.objectives import sliding_window
 from regard.tasks.language.objectives.token_objective import TokenBatch, TokenObjective, to_tensor
 from regard.training.objective import LossTerm
@@ -55,7 +55,7 @@ class ClozeObjective(TokenObjective):
     def __init__(
         self,
         config: ClozeConfig,
-        vocabulary: Vocabulary,
+        vocabulary: TokenProperties,
         *,
         block_size: int,
         stride: int,

@@ -20,8 +20,8 @@ from torch import nn
 from regard.config.validation import check_between_0_and_1
 from regard.data import counter_rng
 from regard.data.corpus import Corpus
+from regard.data.token_properties import TokenProperties
 from regard.data.tokenizer import MASK, SPECIAL_TOKENS
-from regard.data.vocabulary import Vocabulary
 from regard.tasks.language.objectives import next_sentence
 from regard.tasks.language.objectives.sliding_window import ScoreTotals, get_device
 from regard.tasks.language.objectives.token_objective import VALIDATION_EPOCH, TokenBatch, TokenObjective, to_tensor
@@ -58,7 +58,7 @@ class MaskedObjective(TokenObjective):
     def __init__(
         self,
         config: MaskedConfig,
-        vocabulary: Vocabulary,
+        vocabulary: TokenProperties,
         *,
         block_size: int,
         stride: int,
@@ -138,7 +138,7 @@ class MaskedObjective(TokenObjective):
 
 
 def choose_tokens(
-    ids: np.ndarray, vocabulary: Vocabulary, config: MaskedConfig, seed: int, epoch: int, items: np.ndarray
+    ids: np.ndarray, vocabulary: TokenProperties, config: MaskedConfig, seed: int, epoch: int, items: np.ndarray
 ) -> np.ndarray:
     """Choose the tokens to predict: the fraction `rate` of each row, rounded, at least one.
 

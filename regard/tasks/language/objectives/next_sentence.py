@@ -15,8 +15,8 @@ import numpy as np
 
 from regard.data import counter_rng
 from regard.data.corpus import Corpus
+from regard.data.token_properties import TokenProperties
 from regard.data.tokenizer import BOS, SEP
-from regard.data.vocabulary import Vocabulary
 from regard.errors import UserError
 
 _SPLIT, _IS_NEXT, _START = 11, 12, 13  # random streams
@@ -52,7 +52,7 @@ def build_pairs(
     starts: np.ndarray,
     items: np.ndarray,
     block_size: int,
-    vocabulary: Vocabulary,
+    vocabulary: TokenProperties,
     seed: int,
     epoch: int,
 ) -> SentencePairs:
@@ -92,7 +92,7 @@ def build_pairs(
 
 
 def _choose_split(
-    document_starts: np.ndarray, starts: np.ndarray, text: np.ndarray, vocabulary: Vocabulary, random: np.ndarray
+    document_starts: np.ndarray, starts: np.ndarray, text: np.ndarray, vocabulary: TokenProperties, random: np.ndarray
 ) -> np.ndarray:
     """How many tokens A has: between a quarter and three quarters, up to the end of a sentence if there is one."""
     n = text.shape[1]

@@ -17,8 +17,8 @@ from torch import nn
 
 from regard.data import counter_rng
 from regard.data.corpus import Corpus
+from regard.data.token_properties import TokenProperties
 from regard.data.tokenizer import EOS, MASK
-from regard.data.vocabulary import Vocabulary
 from regard.errors import UserError
 from regard.tasks.language.objectives import sliding_window
 from regard.tasks.language.objectives.token_objective import VALIDATION_EPOCH, TokenBatch, TokenObjective, to_tensor
@@ -46,7 +46,14 @@ class SpanObjective(TokenObjective):
     models = ("gpt", "ngram-gpt", "cnn")
 
     def __init__(
-        self, config: SpanConfig, vocabulary: Vocabulary, *, block_size: int, stride: int, batch_size: int, seed: int
+        self,
+        config: SpanConfig,
+        vocabulary: TokenProperties,
+        *,
+        block_size: int,
+        stride: int,
+        batch_size: int,
+        seed: int,
     ):
         self.config, self.batch_size, self.seed = config, batch_size, seed
         self.length = self.step = block_size + 1 - NUM_MARKS

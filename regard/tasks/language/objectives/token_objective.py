@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.corpus import Corpus
-from regard.data.vocabulary import Vocabulary
+from regard.data.token_properties import TokenProperties
 from regard.training.objective import LossTerm
 
 VALIDATION_EPOCH = 2**32 - 1
@@ -69,7 +69,7 @@ class TokenObjective(ABC):
 
     @abstractmethod
     def __init__(
-        self, config: Any, vocabulary: Vocabulary, *, block_size: int, stride: int, batch_size: int, seed: int
+        self, config: Any, vocabulary: TokenProperties, *, block_size: int, stride: int, batch_size: int, seed: int
     ):
         """Args:
         config: An instance of `config_class`.

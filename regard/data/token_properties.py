@@ -19,7 +19,7 @@ _CHUNK_TOKENS = 1 << 20
 _CLOSING = "\"'”’»)]".encode()
 
 
-class Vocabulary:
+class TokenProperties:
     """Lookup tables over the ids of a tokenizer."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
