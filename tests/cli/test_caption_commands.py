@@ -1,4 +1,4 @@
-"""`regard train caption`, `caption`, `scenes`, and classes of pictures through `train classify`."""
+"""`regard train caption`, `caption`, `scenes`, and image classes through `train classify`."""
 
 from __future__ import annotations
 
@@ -34,56 +34,63 @@ def test_scenes_are_written_the_same_again(cli, tmp_path):
     assert len((tmp_path / "a" / "unseen.captions.tsv").read_text().splitlines()) == 3
 
 
-def test_a_picture_is_captioned_with_its_maps(cli, image_runs, tmp_path):
+def test_caption_writes_maps_and_a_page(cli, image_runs, tmp_path):
     write_images(tmp_path)
     run = str(image_runs / "scenes")
     code, out, err = cli("caption", run, "photo.png", "--out", "maps.json", "--json")
     assert code == 0, err
-    told = json.loads(out)
-    assert told["image"] == "photo.png"
-    assert json.loads((tmp_path / "maps.json").read_text()) == [told]
-    assert all(abs(sum(map(sum, map_)) - 1) < 1e-3 for map_ in told["maps"])
+    result = json.loads(out)
+    assert result["image"] == "photo.png"
+    assert json.loads((tmp_path / "maps.json").read_text()) == [result]
+    assert all(abs(sum(map(sum, map_)) - 1) < 1e-3 for map_ in result["maps"])
     code, out, err = cli("caption", run, "photo.png", "--out", "look.html")
     assert code == 0, err
     page = (tmp_path / "look.html").read_text()
     assert "data:image/jpeg" in page
-    assert "Can the map be believed?" in page
-    assert set(told["faithfulness"]) == {"all", "words"}
-    assert len(told["faithfulness"]["words"]) == len(told["words"])
+    assert "Is the map a faithful explanation?" in page
+    assert set(result["faithfulness"]) == {"all", "words"}
+    assert len(result["faithfulness"]["words"]) == len(result["words"])
     code, out, err = cli("caption", run, "photo.png", "--out", "plain.html", "--no-faithful")
-    assert "Can the map be believed?" not in (tmp_path / "plain.html").read_text()
+    assert "Is the map a faithful explanation?" not in (tmp_path / "plain.html").read_text()
     assert "http://" not in page.replace("http://www.w3.org", "")
     code, out, _ = cli("caption", run, "unseen.zip", "photo.png")
     assert len(out.splitlines()) == 5
 
 
-def test_what_cannot_be_captioned_is_said(cli, image_runs, tmp_path):
+def test_caption_errors(cli, image_runs, tmp_path):
     write_images(tmp_path)
     (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8 and no more")
     run = str(image_runs / "scenes")
-    for words, said in (
+    for arguments, message in (
         (("caption", run, "broken.jpg"), "broken"),
         (("caption", run, "gone.jpg"), "no such folder, zip or image"),
         (("caption", run, "photo.png", "--out", "look.txt"), ".html"),
         (("caption", str(image_runs / "images-run"), "photo.png"), "cannot caption"),
         (("train", "caption", "train.zip"), "IMAGES CAPTIONS"),
-        (("train", "caption", "train.zip", "gone.tsv"), "no file of captions"),
+        (("train", "caption", "train.zip", "gone.tsv"), "no such caption file"),
         (("evaluate", run, "unseen.zip", "unseen.captions.tsv", "--stride", "3"), "--stride"),
     ):
-        code, _, err = cli(*words)
-        assert code == 2, words
-        assert said in err, err
+        code, _, err = cli(*arguments)
+        assert code == 2, arguments
+        assert message in err, err
 
 
 def test_evaluate_with_boxes(cli, image_runs, tmp_path):
     write_images(tmp_path)
-    words = ("evaluate", str(image_runs / "scenes"), "unseen.zip", "unseen.captions.tsv", "--boxes", "unseen.boxes.tsv")
-    code, out, err = cli(*words, "--json")
+    arguments = (
+        "evaluate",
+        str(image_runs / "scenes"),
+        "unseen.zip",
+        "unseen.captions.tsv",
+        "--boxes",
+        "unseen.boxes.tsv",
+    )
+    code, out, err = cli(*arguments, "--json")
     assert code == 0, err
     assert 0 < json.loads(out)["pointing"] < 1
 
 
-def test_classify_on_a_folder_of_pictures(cli, image_runs, tmp_path):
+def test_classify_a_folder_of_images(cli, image_runs, tmp_path):
     write_images(tmp_path)
     small = ["--set", "model.channels=[8]", "--set", "model.dim=16", "--set", "data.size=32"]
     code, out, err = cli("train", "classify", "images", "--steps", "2", "--out", "run", "-q", "--json", *small)
@@ -104,7 +111,7 @@ def test_classify_on_a_folder_of_pictures(cli, image_runs, tmp_path):
     assert "two classes" in err
 
 
-def test_pictures_are_looked_at(cli, image_runs, tmp_path):
+def test_look_at_images(cli, image_runs, tmp_path):
     write_images(tmp_path)
     run = str(image_runs / "images-run")
     code, out, err = cli("look", run, "photo.png", "--what-if", "hide:1,2", "--out", "look.html")
@@ -120,32 +127,32 @@ def test_pictures_are_looked_at(cli, image_runs, tmp_path):
     assert code == 0, err
     assert "<image" in (tmp_path / "look.svg").read_text()
     (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8 and no more")
-    for words, said in (
+    for arguments, message in (
         (("look", run, "broken.jpg"), "broken"),
         (("look", run, "unseen.zip"), "look takes one image at a time"),
         (("look", run, "photo.png", "--label", "old"), "'odd'"),
         (("look", run, "photo.png", "--what-if", "hide:9,99"), "9,99"),
         (("look", str(image_runs / "scenes"), "photo.png", "--label", "odd"), "--label"),
     ):
-        code, _, err = cli(*words)
-        assert code == 2, words
-        assert said in err, err
+        code, _, err = cli(*arguments)
+        assert code == 2, arguments
+        assert message in err, err
 
 
-def test_heads_of_models_of_pictures(cli, image_runs, tmp_path):
+def test_heads_of_image_models(cli, image_runs, tmp_path):
     write_images(tmp_path)
     code, out, err = cli("heads", str(image_runs / "images-run"), "images", "--rows", "10", "--json")
     assert code == 0, err
-    found = json.loads(out)
-    assert {"image_encoder.layers.0.attention.attend", "pool.attend"} <= {row["layer"] for row in found["rows"]}
-    assert 0 <= found["baseline"]["accuracy"] <= 1
+    report = json.loads(out)
+    assert {"image_encoder.layers.0.attention.attend", "pool.attend"} <= {row["layer"] for row in report["rows"]}
+    assert 0 <= report["baseline"]["accuracy"] <= 1
     code, out, err = cli("heads", str(image_runs / "scenes"), "unseen.zip", "unseen.captions.tsv", "--json")
     assert code == 0, err
     assert json.loads(out)["baseline"]["loss"] > 0
     assert cli("heads", str(image_runs / "scenes"), "unseen.zip")[0] == 2
 
 
-def test_one_route_for_pictures_of_classes(cli, tmp_path):
+def test_regard_train_classify_points_image_folders_to_train_images(cli, tmp_path):
     import pytest
 
     import regard
@@ -156,8 +163,8 @@ def test_one_route_for_pictures_of_classes(cli, tmp_path):
         regard.train("classify", tmp_path / "images", steps=1, out=tmp_path / "run", progress=False)
 
 
-def test_files_of_this_machine_are_not_for_others_to_ask(image_runs):
-    """A run of pictures takes the name of a file: it is not served."""
+def test_image_runs_are_not_served(image_runs):
+    """An image run reads files by name, so it is not served."""
     for name in ("scenes", "images-run"):
         command = [sys.executable, "-m", "regard.serve.worker", str(image_runs / name)]
         done = subprocess.run(command, input=b"", capture_output=True, timeout=120)
