@@ -25,7 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "kernels": set(),
     "attention": BASE,
     "layers": BASE | {"attention"},
-    "data": {"errors"},
+    "data": BASE,
     "models": MODELS,
     "inspect": {"errors", "attention"},
     "training": BASE,

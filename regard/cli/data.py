@@ -42,6 +42,7 @@ def people(
     """
     from regard.data.synthetic.people import generate_people, write_people
 
+    _check_new(out / "facts.txt", out / "asked.tsv", out / "others.tsv")
     dataset = generate_people(count, seed, phrasings=phrasings, num_cities=cities)
     write_people(dataset, out)
     print(f"{len(dataset.facts):,} sentences about {count:,} people: {out / 'facts.txt'}")
@@ -66,6 +67,8 @@ def scenes(
     """
     from regard.data.synthetic.scene_files import write_scenes
 
+    parts = ("train", "valid", "unseen", "novel")
+    _check_new(*(out / f"{part}.{suffix}" for part in parts for suffix in ("zip", "captions.tsv", "boxes.tsv")))
     write_scenes(out, count, seed=seed, size=size, eval_count=eval_count)
     print(f"{count:,} training scenes; valid, unseen and novel have {eval_count:,} each: {out}")
     print(f"try: regard train caption {out}/train.zip {out}/train.captions.tsv --out runs/scenes")
@@ -129,11 +132,19 @@ def contexts(out: CsvOut, count: Count = 6000, seed: Seed = 0) -> None:
     _write_texts(out, ((context.text, context.label) for context in generate_contexts(count, seed)))
 
 
+def _check_new(*files: Path) -> None:
+    """Raise UserError if a file exists: generated data never replace a file."""
+    for file in files:
+        if file.exists():
+            raise UserError(f"{file} already exists and is not replaced; remove it, or use another --out")
+
+
 def _write_pairs(out: Path, pairs: list[AlignedPair]) -> None:
     """Write source and target, separated by a tab, and the word alignments in Pharaoh format."""
     if out.suffix.lower() != ".tsv":
         raise UserError(f"--out must end in .tsv, not {str(out)!r}")
     links = out.with_suffix(".align")
+    _check_new(out, links)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text("".join(f"{pair.source}\t{pair.target}\n" for pair in pairs), encoding="utf-8")
     lines = (" ".join(f"{s}-{t}" for s, t in pair.alignment) for pair in pairs)
@@ -145,6 +156,7 @@ def _write_texts(out: Path, rows: Iterable[tuple[str, str]]) -> None:
     """Write a table with the columns text and label."""
     if out.suffix.lower() != ".csv":
         raise UserError(f"--out must end in .csv, not {str(out)!r}")
+    _check_new(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     table = list(rows)
     with out.open("w", newline="", encoding="utf-8") as file:

@@ -27,6 +27,7 @@ from regard.comparison.designs import FINETUNED, FROZEN, IMPORTED, Design, build
 from regard.comparison.param_budget import scale_config
 from regard.comparison.request import ComparisonRequest
 from regard.config.messages import muted
+from regard.config.owned_folders import check_claimable, check_inputs_outside, claim_folder, remove_files
 from regard.config.settings import merge_settings
 from regard.errors import UserError
 from regard.tasks.base import get_task
@@ -39,6 +40,8 @@ from regard.training.interrupts import Interrupted
 logger = logging.getLogger(__name__)
 
 FORMAT = 2
+PART_FILES = ("train.*", "valid.*", "test.*", "facts.txt", "images.json", "tokens/*", "tokens/valid/*")
+"""What splitting the data writes into the folder `parts`."""
 
 
 @dataclass(frozen=True)
@@ -105,17 +108,14 @@ class Plan:
 def prepare_plan(request: ComparisonRequest, out: Path) -> Plan:
     """Return the plan in the folder `out`, extended to all designs of the request, or a new one."""
     file = out / "plan.json"
-    if out.is_file() or (
-        out.is_dir() and not file.is_file() and any(p.name not in ("parts", "generated") for p in out.iterdir())
-    ):
-        raise UserError(f"{out} exists and is not a comparison; choose another folder with --out")
+    check_claimable(out, "comparison")
     train = request.settings.get("train") or {}
     if any(int(train.get(key) or 1) > 1 for key in ("num_devices", "num_nodes")):
         raise UserError("compare trains each run in one process; for a large run use regard train under torchrun")
     saved = _read_plan(file) if file.is_file() else None
     if saved is not None:
         _require_same_request(saved["request"], request, out)
-    out.mkdir(parents=True, exist_ok=True)
+    claim_folder(out, "comparison")
     designs = build_designs(request.task, request.models, request.vary)
     split = saved["split"] if saved else _split_data(request, designs, out)
     for parts, count in split["repeated"].items():
@@ -160,9 +160,7 @@ def copy_plan(folder: Path, out: Path) -> ComparisonRequest:
     """Copy the plan and the data of another comparison, to repeat its runs with the same number of steps."""
     saved = _read_plan(folder / "plan.json")
     if not (out / "plan.json").is_file():
-        if out.exists() and any(out.iterdir()):
-            raise UserError(f"{out} exists and is not a comparison; choose another folder with --out")
-        out.mkdir(parents=True, exist_ok=True)
+        claim_folder(out, "comparison")
         shutil.copytree(folder / "parts", out / "parts")
         shutil.copyfile(folder / "plan.json", out / "plan.json")
     return ComparisonRequest(**saved["request"])
@@ -171,14 +169,16 @@ def copy_plan(folder: Path, out: Path) -> ComparisonRequest:
 def _split_data(request: ComparisonRequest, designs: Sequence[Design], out: Path) -> dict[str, Any]:
     """Split the data once, for all runs."""
     parts = out / "parts"
-    shutil.rmtree(parts, ignore_errors=True)
-    parts.mkdir()
     # Reading the data needs the settings of any design that is not an imported model.
     first = next((design.settings for design in designs if design.model not in IMPORTED), {})
     tree = merge_settings(request.settings, {k: v for k, v in first.items() if k in ("model", "objective")})
     settings = build_settings(request.task, merge_settings(tree, {"seed": 0}))
     if not settings.data.train:
         raise UserError(f"no data: regard compare {request.task} FILE --models ...")
+    files = [settings.data.train] if isinstance(settings.data.train, str) else settings.data.train
+    check_inputs_outside(parts, (*files, settings.data.valid, *(request.test or ())))
+    remove_files(parts, PART_FILES)  # of a comparison that was stopped before its plan was written
+    claim_folder(parts, "comparison")
     adapter = get_comparison(request.task)
     return adapter.split_data(settings, request.test, request.test_fraction, request.split_seed, parts)
 

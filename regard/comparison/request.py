@@ -10,6 +10,7 @@ from typing import Any
 
 from regard.comparison.designs import add_baselines
 from regard.comparison.synthetic_data import write_synthetic_data
+from regard.config.owned_folders import claim_folder
 from regard.errors import UserError
 
 
@@ -69,6 +70,7 @@ def build_request(
     if data is not None:
         settings["data"]["train"] = absolute_files(task, [data] if isinstance(data, str | Path) else data)
     elif spec := options.get("generate"):
+        claim_folder(folder, "comparison")
         settings["data"] |= write_synthetic_data(task, spec, folder / "generated", options)
     options.pop("generate", None)
     if not settings["data"]:

@@ -14,6 +14,7 @@ from regard.comparison.plan import Plan, prepare_plan, run_folder
 from regard.comparison.report import render_report
 from regard.comparison.request import ComparisonRequest, build_request
 from regard.config.messages import show_messages
+from regard.config.owned_folders import claim_folder, lock_output
 from regard.errors import UserError
 from regard.training.interrupts import Interrupted
 from regard.training.progress import format_duration
@@ -105,7 +106,12 @@ def run_comparison(
     interrupt, when the finished runs are evaluated and reported.
     """
     show_messages()
-    out = Path(out)
+    claim_folder(Path(out), "comparison")
+    with lock_output(Path(out)):
+        return _run_comparison(request, Path(out), on, progress)
+
+
+def _run_comparison(request: ComparisonRequest, out: Path, on: str, progress: bool) -> ComparisonResult:
     plan = plan_comparison(request, out, on=on)
     try:
         plan = ray_backend.train_all(plan, out) if on == "ray" else train_runs.train_all(plan, out, progress)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-import shutil
 import traceback
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from regard.config.settings import merge_settings, nest_value
 from regard.errors import UserError
 from regard.tasks.run_dir import read_config
 from regard.tasks.train import train
+from regard.training import checkpoint
 from regard.training.interrupts import Interrupted
 from regard.training.progress import format_duration
 
@@ -79,7 +79,7 @@ def train_run(plan: Plan, planned: PlannedDesign, seed: int, out: Path, folder: 
         hf_finetuned.fit(settings, parts, folder, seed, progress)
     else:
         train(plan.request.task, settings=settings, seed=seed, out=folder, resume=True, progress=progress)
-    shutil.rmtree(folder / "state", ignore_errors=True)  # finished: checkpoints are not needed any more
+    checkpoint.remove_newer_checkpoints(folder, -1)  # finished: checkpoints are not needed any more
 
 
 def run_settings(plan: Plan, planned: PlannedDesign, out: Path) -> dict[str, Any]:

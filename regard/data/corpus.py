@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from regard.config.owned_folders import claim_folder
 from regard.data import chunks
 from regard.data.encode_ids import BlockEncoder, EncodedBlock
 from regard.data.fingerprint import CorpusKey, lock_folder
@@ -230,10 +231,7 @@ def build_corpus(
     for note in notes:
         logger.info(note)
     folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot create the folder {folder}: {error.strerror or error}") from None
+    claim_folder(folder, "corpus")
     with lock_folder(folder):
         key = CorpusKey.from_files(files, tokenizer, documents)
         if not key.matches(folder / INDEX_NAME):

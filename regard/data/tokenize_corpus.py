@@ -148,7 +148,7 @@ def _find_finished_shards(folder: Path, fingerprint: str) -> tuple[list[str], Re
                 break
             names.append(path.name)
             resume_point = tuple(metadata["next"])
-    for path in [*folder.glob("shard-*.safetensors"), *folder.glob("*.tmp")]:
+    for path in [*folder.glob("shard-*.safetensors"), *folder.glob("shard-*.tmp")]:
         if path.name not in names:
             path.unlink()
     return names, resume_point

@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from regard.config.messages import show_messages
+from regard.config.owned_folders import claim_folder
 from regard.data.tokenizer import Tokenizer
 from regard.errors import UserError
 from regard.models.linear_text_model import FittableConfig, FittedModel
@@ -59,9 +60,7 @@ class Run:
     def save_pretrained(self, folder: str | Path) -> Path:
         """Write what is needed to load the run elsewhere: config, weights, tokenizer and model card."""
         target = Path(folder)
-        if (target / "config.json").exists():
-            read_config(target)  # raises if it is not a run's
-        target.mkdir(parents=True, exist_ok=True)
+        claim_folder(target, "run")
         if self.fitted is None:
             save_weights(target / "model.safetensors", self.model.state_dict())
             self.tokenizer.save(target)

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from pathlib import Path
 
+from regard.config.owned_folders import MARKER, check_inputs_outside, lock_output, owned_kind, remove_files
 from regard.config.settings import Settings
 from regard.errors import UserError
 from regard.tasks.run_dir import read_config
 from regard.training import environment
 
-LEFTOVERS = {"tokenizer.json", "tokenizer.json.tmp", "config.json.tmp", "state", "logs", "corpus"}
-"""What a run can leave if it is killed before it has written its config.json."""
-RUN_FILES = ("config.json", "model.safetensors", "tokenizer.json", "metrics.jsonl", "README.md")
-RUN_FOLDERS = ("state", "logs", "corpus")
+CORPUS_FILES = ("corpus.json", "corpus.json.*", "shard-*.safetensors", "shard-*.tmp", ".lock", MARKER)
+RUN_FILES = (
+    *("config.json", "config.json.tmp", "model.safetensors", "model.safetensors.tmp", "README.md", "README.md.tmp"),
+    *("tokenizer.json", "tokenizer.json.tmp", "metrics.jsonl", "logs/events.out.tfevents.*"),
+    *("state/step-*/*.safetensors", "state/step-*/state.json", "state/step-*/manifest.json"),
+    *(f"corpus/{name}" for name in CORPUS_FILES),
+    *(f"corpus/valid/{name}" for name in CORPUS_FILES),
+    *("corpus/book.json", "corpus/calibration.json"),
+)
+"""What a run writes: `--overwrite` removes these files and no others."""
 FOLDER_VARIABLE = "REGARD_RUN_FOLDER"
 """Environment variable with the folder, for the processes that the first process starts."""
 
@@ -27,10 +33,11 @@ def choose_output_folder(settings: Settings, out: str | Path | None, overwrite: 
     folder = Path(out)
     # only the first process checks: it may be writing already when the others start
     if not environment.get_rank() and check_output_folder(folder, overwrite):
-        for name in RUN_FILES:
-            (folder / name).unlink(missing_ok=True)
-        for name in RUN_FOLDERS:
-            shutil.rmtree(folder / name, ignore_errors=True)
+        data = settings.data
+        files = [data.train] if isinstance(data.train, str) else data.train
+        check_inputs_outside(folder, (*files, data.valid, settings.warm_start))
+        with lock_output(folder):
+            remove_files(folder, RUN_FILES)
     return folder
 
 
@@ -42,6 +49,7 @@ def check_output_folder(folder: Path, overwrite: bool) -> bool:
     """
     if folder.is_file():
         raise UserError(f"{folder} is a file; --out must be a folder")
+    owned = owned_kind(folder) == "run"
     if (folder / "config.json").exists():
         try:
             read_config(folder)
@@ -49,10 +57,14 @@ def check_output_folder(folder: Path, overwrite: bool) -> bool:
             raise UserError(f"{error}; or use another folder for --out") from None
         if not overwrite:
             raise UserError(f"{folder} already holds a run: use --resume to continue it or --overwrite to replace it")
+        if not owned:
+            raise UserError(
+                f"{folder} was not written by `regard train` here, so it is not overwritten; remove it first"
+            )
         return True
-    if folder.is_dir() and any(file.name not in LEFTOVERS for file in folder.iterdir()):
+    if not owned and folder.is_dir() and any(folder.iterdir()):
         raise UserError(f"{folder} is not empty and not a run; use another folder for --out")
-    return False
+    return owned  # of a run that was killed before its first checkpoint
 
 
 def _next_free_folder(settings: Settings) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import time
@@ -14,6 +15,7 @@ import torch
 from torch import nn
 
 from regard.config.messages import mute, muted, show_messages
+from regard.config.owned_folders import claim_folder, lock_output
 from regard.config.registry import user_sources
 from regard.config.settings import (
     Settings,
@@ -133,7 +135,8 @@ def train(
     folder = choose_output_folder(full_settings, out, overwrite)
     started, task_object = time.perf_counter(), get_task(task)
     dataset = task_object.read_dataset(full_settings, table)
-    folder.mkdir(parents=True, exist_ok=True)
+    if environment.get_rank() == 0:
+        claim_folder(folder, "run")
     settings_tree = settings_to_dict(full_settings)
     config = {
         "format": FORMAT,
@@ -195,6 +198,10 @@ class _Training:
     resume: bool
 
     def run(self) -> Run:
+        with lock_output(self.folder) if environment.get_rank() == 0 else contextlib.nullcontext():
+            return self._run()
+
+    def _run(self) -> Run:
         if isinstance(self.settings.model, FittableConfig):
             return self._fit_model()
         if self.resume:

@@ -14,10 +14,11 @@ used.
 
 from __future__ import annotations
 
+import contextlib
+import fnmatch
 import json
 import logging
 import os
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from regard.config.owned_folders import remove_files
 from regard.errors import UserError
 from regard.training import atomic_write
 
@@ -35,6 +37,7 @@ logger = logging.getLogger(__name__)
 
 KEEP_CHECKPOINTS = 2
 _MANIFEST = "manifest.json"
+CHECKPOINT_FILES = ("*.safetensors", "state.json", _MANIFEST)
 
 
 @dataclass
@@ -63,20 +66,24 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     }
     try:
         with atomic_write.explain_full_disk(final.parent, sum(map(len, files.values()))):
-            shutil.rmtree(tmp, ignore_errors=True)
-            tmp.mkdir(parents=True)
+            _remove_checkpoint(tmp)
+            tmp.mkdir(parents=True, exist_ok=True)
             manifest = {name: atomic_write.write_synced(tmp / name, content) for name, content in files.items()}
             atomic_write.write_synced(tmp / _MANIFEST, _encode_json(manifest))
             atomic_write.sync_folder(tmp)
-            if final.exists():  # written again after resuming from an older one
-                shutil.rmtree(final)
-            os.rename(tmp, final)
+            _remove_checkpoint(final)  # written again after resuming from an older one
+            if final.exists():  # it holds a file of the user
+                for name in (*files, _MANIFEST):
+                    os.replace(tmp / name, final / name)
+                tmp.rmdir()
+            else:
+                os.rename(tmp, final)
             atomic_write.sync_folder(final.parent)
     except BaseException:
-        shutil.rmtree(tmp, ignore_errors=True)
+        _remove_checkpoint(tmp)
         raise
     for old in _list_checkpoints(folder)[:-KEEP_CHECKPOINTS]:
-        shutil.rmtree(old, ignore_errors=True)
+        _remove_checkpoint(old)
     return final
 
 
@@ -133,14 +140,23 @@ def remove_newer_checkpoints(folder: Path, step: int) -> None:
     """Remove checkpoints after a step (damaged, since they were not used) and unfinished ones."""
     for path in _list_checkpoints(folder):
         if int(path.name.removeprefix("step-")) > step:
-            shutil.rmtree(path, ignore_errors=True)
+            _remove_checkpoint(path)
     for path in (folder / "state").glob("step-*.tmp"):
-        shutil.rmtree(path, ignore_errors=True)
+        _remove_checkpoint(path)
+
+
+def _remove_checkpoint(path: Path) -> None:
+    """Remove the files of a checkpoint, and its folder unless it also holds files of the user."""
+    remove_files(path, CHECKPOINT_FILES)
+    with contextlib.suppress(OSError):
+        path.rmdir()
 
 
 def _list_checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints of a run folder, oldest first."""
+    """The checkpoints of a run folder, oldest first. A folder that holds only files of the user is not one."""
     paths = [p for p in (folder / "state").glob("step-*") if p.name.removeprefix("step-").isdigit() and p.is_dir()]
+    names = {path: [file.name for file in path.iterdir()] for path in paths}
+    paths = [p for p in paths if not names[p] or any(fnmatch.filter(names[p], f) for f in CHECKPOINT_FILES)]
     return sorted(paths, key=lambda p: int(p.name.removeprefix("step-")))
 
 
