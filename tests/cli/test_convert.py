@@ -1,5 +1,5 @@
-"""`regard import` and `regard export`: tiny random models of all four families there and back, and folders that cannot
-be taken."""
+"""`regard import` and `regard export`: round trips of tiny random models of all four families, and folders that
+cannot be imported or exported."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def gated_t5():
     return t5(feed_forward_proj="gated-gelu", tie_word_embeddings=False)
 
 
-def shaken(model):
-    """Every weight far from where it starts; Marian's positions are a fixed table."""
+def add_noise(model):
+    """Add noise to every weight except Marian's fixed table of positions."""
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for name, tensor in model.state_dict().items():
@@ -64,7 +64,7 @@ def shaken(model):
     return model.eval()
 
 
-def said(model) -> Tensor:
+def compute_output(model) -> Tensor:
     ids, target = torch.randint(1, V, (2, 2, 7), generator=torch.Generator().manual_seed(1))
     more = {"decoder_input_ids": target} if model.config.is_encoder_decoder else {}
     with torch.no_grad():
@@ -77,7 +77,7 @@ def weights(folder: Path) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("build", [bert, gpt2, marian, t5, gated_t5], ids=lambda build: build.__name__)
 def test_there_and_back_weights_are_equal_bit_by_bit(build, cli, tmp_path):
-    theirs = shaken(build())
+    theirs = add_noise(build())
     theirs.save_pretrained(tmp_path / "hf")
     (tmp_path / "hf/tokenizer.json").write_text('{"a": 1}')
     code, out, err = cli("import", "hf", "--out", "ours")
@@ -101,11 +101,11 @@ def test_there_and_back_weights_are_equal_bit_by_bit(build, cli, tmp_path):
         assert torch.equal(second[name], tensor), name
     for name in ("config.json", "tokenizer.json"):
         assert json.loads((tmp_path / "again" / name).read_text()) == json.loads((tmp_path / "hf" / name).read_text())
-    assert torch.equal(said(type(theirs).from_pretrained(tmp_path / "again").eval()), said(theirs))
+    assert torch.equal(compute_output(type(theirs).from_pretrained(tmp_path / "again").eval()), compute_output(theirs))
 
 
 def test_t5_whose_root_is_no_power_of_two_comes_back_within_one_unit_in_the_last_place(cli, tmp_path):
-    shaken(t5(7)).save_pretrained(tmp_path / "hf")
+    add_noise(t5(7)).save_pretrained(tmp_path / "hf")
     assert cli("import", "hf", "--out", "ours")[0] == 0
     assert cli("export", "ours", "--out", "again")[0] == 0
     first, second = weights(tmp_path / "hf"), weights(tmp_path / "again")
@@ -114,14 +114,14 @@ def test_t5_whose_root_is_no_power_of_two_comes_back_within_one_unit_in_the_last
         assert units <= (1 if name.endswith("Attention.q.weight") else 0), name
 
 
-def test_what_is_new_and_what_is_not_used_is_said(cli, tmp_path):
+def test_import_reports_unused_and_missing_tensors(cli, tmp_path):
     sizes = {"hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 20}
     config = transformers.BertConfig(**sizes, vocab_size=V, num_labels=3)
     transformers.BertForSequenceClassification(config).save_pretrained(tmp_path / "hf")
     code, out, _ = cli("import", "hf", "--out", "ours")
     assert code == 0
     assert "2 not used: classifier.bias, classifier.weight" in out
-    assert "new and untrained: word_bias" in out
+    assert "7 not in the folder, initialized at random: mlm_bias" in out
     assert cli("export", "ours", "--out", "again")[0] == 0
     assert set(weights(tmp_path / "hf")) - set(weights(tmp_path / "again")) == {"classifier.bias", "classifier.weight"}
     assert not set(weights(tmp_path / "again")) - set(weights(tmp_path / "hf"))
@@ -133,13 +133,13 @@ def folders(tmp_path_factory) -> Path:
     from regard.hub.imported_folder import import_folder
 
     home = tmp_path_factory.mktemp("folders")
-    shaken(gpt2()).save_pretrained(home / "hf")
+    add_noise(gpt2()).save_pretrained(home / "hf")
     import_folder(home / "hf", home / "ours")
     return home
 
 
 def config(**more) -> Callable[[Path], None]:
-    """Another config.json in hf."""
+    """Change config.json in hf."""
 
     def prepare(home: Path) -> None:
         file = home / "hf/config.json"
@@ -149,7 +149,7 @@ def config(**more) -> Callable[[Path], None]:
 
 
 def imported(**more) -> Callable[[Path], None]:
-    """Another config.json in ours."""
+    """Change config.json in ours."""
 
     def prepare(home: Path) -> None:
         file = home / "ours/config.json"
@@ -185,46 +185,50 @@ BAD = {
     "no such folder": ("import nowhere --out new", None, "no config.json"),
     "a file": ("import reviews.csv --out new", None, "no config.json"),
     "a misspelt family": (IMPORT, config(model_type="gpt-2"), "did you mean 'gpt2'?"),
-    "another family": (IMPORT, config(model_type="llama"), "does not import; known: bert, gpt2, marian, t5"),
-    "a family that is no name": (IMPORT, config(model_type=["gpt2"]), "does not import"),
-    "a size that is none": (IMPORT, config(n_layer=0), "'n_layer' as a whole number above 0, and gives 0"),
-    "a dropout that is none": (IMPORT, config(resid_pdrop="much"), "'resid_pdrop' as a number from 0 to 1"),
-    "an unknown activation": (IMPORT, config(activation_function={"a": 1}), "known are gelu"),
+    "another family": (IMPORT, config(model_type="llama"), "cannot be imported; known: bert, gpt2, marian, t5"),
+    "a family that is no name": (IMPORT, config(model_type=["gpt2"]), "model_type ['gpt2'] cannot be imported"),
+    "a size that is none": (IMPORT, config(n_layer=0), "'n_layer' must be a whole number of 1 or more, not 0"),
+    "a dropout that is none": (
+        IMPORT,
+        config(resid_pdrop="much"),
+        "'resid_pdrop' must be a number from 0 to 1, not 'much'",
+    ),
+    "an unknown activation": (IMPORT, config(activation_function={"a": 1}), "is not supported; use one of gelu"),
     "heads that do not divide the width": (IMPORT, config(n_head=5), "heads=5 does not divide dim=12"),
     "another width": (IMPORT, config(n_embd=24), "do not fit its config.json"),
     "a config that is no JSON": (IMPORT, cut("hf/config.json"), "cannot be read as JSON"),
     "weights cut short": (IMPORT, cut("hf/model.safetensors"), "model.safetensors cannot be read"),
-    "weights of something else": (IMPORT, strangers, "no tensor in hf has a name that a gpt2 model has"),
+    "weights of something else": (IMPORT, strangers, "hf has no tensor of a gpt2 model"),
     "pickled weights": (IMPORT, rename, "unpickling can run any code"),
-    "a folder that is taken": ("import hf --out ours", None, "not an empty folder; give another name"),
+    "a folder that is taken": ("import hf --out ours", None, "not an empty folder; choose another name"),
     "no --out": ("import hf", None, "--out"),
-    "export of a Hugging Face folder": ("export hf --out new", None, "not a folder that this `regard import` wrote"),
-    "export of nothing": ("export nowhere --out new", None, "not a folder that this `regard import` wrote"),
-    "export of another family": (EXPORT, imported(family="llama"), "not a folder that this `regard import` wrote"),
-    "export of another format": (EXPORT, imported(format=99), "not a folder that this `regard import` wrote"),
+    "export of a Hugging Face folder": ("export hf --out new", None, "not a folder that `regard import` wrote"),
+    "export of nothing": ("export nowhere --out new", None, "not a folder that `regard import` wrote"),
+    "export of another family": (EXPORT, imported(family="llama"), "config.json is damaged"),
+    "export of another format": (EXPORT, imported(format=99), "has format 99, and this version of regard reads format"),
     "export of unknown settings": (
         EXPORT,
         imported(config={"width": 3}),
-        "not a folder that this `regard import` wrote",
+        "config.json is damaged",
     ),
     "export of weights cut short": (EXPORT, cut("ours/model.safetensors"), "model.safetensors cannot be read"),
     "export without weights": (EXPORT, lambda home: (home / "ours/model.safetensors").unlink(), "cannot be read"),
-    "export of weights that do not fit": (EXPORT, narrow, "does not fit the config.json beside it"),
-    "export into a folder that is taken": ("export ours --out hf", None, "not an empty folder; give another name"),
+    "export of weights that do not fit": (EXPORT, narrow, "does not fit its config.json"),
+    "export into a folder that is taken": ("export ours --out hf", None, "not an empty folder; choose another name"),
     "an imported model is no run": ("predict ours hello", None, "not the config.json of a regard run"),
 }
 
 
 @pytest.mark.parametrize("title", BAD)
 def test_a_bad_folder_gets_one_message(title, cli, folders, tmp_path):
-    command, prepare, says = BAD[title]
+    command, prepare, message = BAD[title]
     for name in ("hf", "ours"):
         shutil.copytree(folders / name, tmp_path / name)
     if prepare is not None:
         prepare(tmp_path)
     code, out, err = cli(*shlex.split(command))
     assert code == 2, out + err
-    assert says in err
+    assert message in err
     assert "Traceback" not in err
     assert "Usage:" in err or len(err.strip().splitlines()) == 1, err
     assert not (tmp_path / "new").exists()
