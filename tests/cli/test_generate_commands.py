@@ -82,7 +82,7 @@ def test_half_the_bytes(cli, gpt):
     assert out.startswith("The")
 
 
-def test_a_model_of_spans_writes_on_and_fills_in(cli, language_runs):
+def test_span_model_generates_and_fills_masks(cli, language_runs):
     run = str(language_runs / "cnn")
     code, out, _ = cli("generate", run, "The room", "--max-new-tokens", "8", "--json")
     assert code == 0
@@ -90,7 +90,7 @@ def test_a_model_of_spans_writes_on_and_fills_in(cli, language_runs):
     code, out, err = cli("generate", run, "The room was cold. " * 20, "--max-new-tokens", "40", "--json")
     assert code == 0
     assert "at most half of its context of 32 tokens: 16 instead of 40" in err
-    assert "the model sees the end of it" in err
+    assert "does not fit into the context of 32 tokens: its beginning was truncated" in err
     assert json.loads(out)["tokens"] <= 16
     assert not json.loads(out)["window_moved"]
     code, out, err = cli("fill", run, "The [MASK] was cold.", "--top", "4", "--json")

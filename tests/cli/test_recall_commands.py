@@ -83,14 +83,14 @@ def test_questions_from_a_pipe(here, monkeypatch):
     assert "unknown kind of question" in said[1]["error"]
 
 
-def test_people_whom_training_knew_are_told(here, tmp_path):
+def test_evaluate_notes_people_of_the_training_data(here, tmp_path):
     out = here("evaluate", "open", "asked.tsv")[1]
     assert "the training data contains the answers of" in out
-    assert "confidence was fitted to" in out
+    assert "confidence was calibrated on" in out
     (tmp_path / "new.tsv").write_text("Where was Grace Hopper born?\tNew York\n")
     out = here("evaluate", "open", "new.tsv")[1]
-    assert "training has learnt" not in out
-    assert "confidence was fitted" not in out
+    assert "the training data contains" not in out
+    assert "confidence was calibrated" not in out
     assert re.search(r"^risk +–$", out, re.M)  # nothing was answered
 
 
@@ -111,7 +111,7 @@ def test_evaluate(here, book):
 
 
 @pytest.mark.parametrize("book", ["closed", "open"])
-def test_the_page_shows_what_was_measured(here, tmp_path, book):
+def test_page_shows_the_metrics(here, tmp_path, book):
     code, out, err = here("evaluate", book, "asked.tsv", "--out", "made/report.html", "--json")
     assert code == 0, err
     said, page = json.loads(out), (tmp_path / "made/report.html").read_text()
@@ -124,9 +124,9 @@ def test_the_page_shows_what_was_measured(here, tmp_path, book):
     assert said["abstention"][-1]["correct_answered"] == 1.0
     assert "Where was Ada Lovelace born?" in page or said["rows"] > 4
     assert page.count('class="kind">unknown') == 4
-    assert "not known" in page
+    assert '<span class="none">no answer</span>' in page
     if book == "open":
-        assert "looked at" in page
+        assert "(attends to " in page
     else:
         assert "nearest known name" in page
         assert f"Of {said['similarity']['names']} unknown names" in page

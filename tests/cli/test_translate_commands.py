@@ -90,7 +90,10 @@ def test_evaluate_and_look(cli, translation_runs, tmp_path):
     [
         ("train translate train.en val.de", "train.en has 40 lines and .*val.de has 8"),
         ("train translate train.en", "is not a table"),
-        ("train translate train.en train.de val.en", "was given 3 files"),
+        (
+            "train translate train.en train.de val.en",
+            "expected two aligned files, or one table with two columns, got 3 files",
+        ),
         ("train translate train.en nothing.de", "no such file"),
         (
             "train translate train.en train.de --mechanism synthesizer-random --model rnn",
