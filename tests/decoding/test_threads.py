@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -38,6 +40,7 @@ def test_an_error_is_raised_and_the_rest_is_cancelled(two_threads):
         begun.append(part)
         if part == 0:
             raise ValueError("no such word")
+        time.sleep(0.01)  # on a busy machine, threads would finish all items before the error is seen
         return part
 
     with pytest.raises(ValueError, match="no such word"):

@@ -160,7 +160,7 @@ def test_captioner_with_a_backbone(timm, scenes, tmp_path):
     save_file(FakeBackbone("first").state_dict(), weights)
     with pytest.raises(UserError, match="not those that the run was trained with"):
         loaded.caption(scenes / "unseen.zip")
-    with pytest.raises(UserError, match="features of them were given"):
+    with pytest.raises(UserError, match="needs images, but features were given"):
         train_captioner(scenes, tmp_path / "no", "train.npz", backbone="first", weights=weights)
 
 
