@@ -35,22 +35,27 @@ def claim_folder(folder: Path, kind: str) -> None:
     if owned_kind(folder) == kind:
         return
     check_claimable(folder, kind)
-    content = json.dumps({"kind": kind, "id": secrets.token_hex(8)}) + "\n"
+    marker, content = folder / MARKER, json.dumps({"kind": kind, "id": secrets.token_hex(8)}) + "\n"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / MARKER).write_text(content, encoding="utf-8")
+        with open(marker, "x", encoding="utf-8") as file:
+            file.write(content)
+    except FileExistsError:  # another process claims the folder too, or was killed while it did
+        if owned_kind(folder) is None:
+            marker.write_text(content, encoding="utf-8")
     except OSError as error:
-        raise UserError(f"cannot write to the folder {folder}: {error.strerror or error}") from None
+        raise UserError(f"cannot create the folder {folder}: {error.strerror or error}") from None
 
 
 def check_claimable(folder: Path, kind: str) -> None:
     """Raise UserError if `claim_folder` would refuse the folder."""
-    owner = owned_kind(folder)
+    if folder.is_file():
+        raise UserError(f"cannot create the folder {folder} for a {kind}: a file has that name")
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    owner = owned_kind(folder)  # after the names: another process writes its marker before its other files
     if owner is not None and owner != kind:
         raise UserError(f"{folder} holds a {owner}, not a {kind}; choose another folder")
-    if folder.is_file():
-        raise UserError(f"{folder} is a file; a {kind} needs a folder")
-    if owner is None and owned_kind(folder.parent) is None and folder.is_dir() and any(folder.iterdir()):
+    if owner is None and owned_kind(folder.parent) is None and names - {MARKER, LOCK}:
         raise UserError(f"{folder} is not empty and is not a {kind} of regard; choose another folder")
 
 

@@ -15,6 +15,7 @@ from conftest import write_reviews
 
 import regard
 from regard.attention.mechanisms import MECHANISMS
+from regard.config.owned_folders import claim_folder
 from regard.explain.explainer import Explainer
 
 TRAIN = "train classify reviews.csv --steps 2 --quiet"
@@ -41,7 +42,7 @@ def test_a_slip_leaves_the_folder_free(slip, cli):
 
 @pytest.mark.parametrize("model", ["han", "tfidf"])
 def test_what_an_early_kill_leaves_is_no_hindrance(model, cli, tmp_path):
-    (tmp_path / "run").mkdir()
+    claim_folder(tmp_path / "run", "run")
     for name in ("tokenizer.json", "tokenizer.json.tmp", "config.json.tmp"):
         (tmp_path / "run" / name).write_text("{")
     code, _, err = cli(*shlex.split(f"{TRAIN} --model {model} --out run --resume"))

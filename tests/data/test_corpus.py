@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.config.messages import collect_messages
+from regard.config.owned_folders import claim_folder
 from regard.data import chunks, encode_ids, token_shards, tokenize_corpus
 from regard.data import corpus as corpus_module
 from regard.data import tokenizer as tokenizers
@@ -344,7 +345,7 @@ def test_text_that_changes_during_the_build_is_an_error(book, monkeypatch):
 
 def test_concurrent_builds_tokenize_once(book, caplog):
     fcntl = pytest.importorskip("fcntl")
-    (book / "out").mkdir()
+    claim_folder(book / "out", "corpus")
     caplog.set_level(logging.INFO, "regard")
     with open(book / "out" / ".lock", "wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
