@@ -95,14 +95,21 @@ def build_app(arguments: Sequence[str] | None = None) -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(root)
-    train = build_train_group(_train_tasks(words)) if arguments is None or words[:1] == ["train"] else typer.Typer()
+    # Only the command that runs gets its options, because Typer takes long to read them.
+    used = [*COMMANDS, "train", "data"] if arguments is None else [w for w in words if not w.startswith("-")][:1]
+    train = build_train_group(_train_tasks(words)) if "train" in used else typer.Typer()
     app.add_typer(train, name="train", help="Train a model on your own data.", rich_help_panel=TRAIN_AND_USE)
     for name, (heading, function) in COMMANDS.items():
         if function.__name__.startswith("build_"):
             function = function(words[1:] if words[:1] == [name] else ())
-        app.command(name, rich_help_panel=heading)(function)
-    app.add_typer(data.app, name="data", help="Generate synthetic datasets.", rich_help_panel=DATA)
+        app.command(name, rich_help_panel=heading, help=function.__doc__)(function if name in used else _no_options)
+    generators = data.app if "data" in used else typer.Typer()
+    app.add_typer(generators, name="data", help="Generate synthetic datasets.", rich_help_panel=DATA)
     return app
+
+
+def _no_options() -> None:
+    """Stand for a command that is listed in the help and does not run."""
 
 
 def _train_tasks(words: Sequence[str]) -> list[str]:
