@@ -213,7 +213,7 @@ def check_greedy(subject: ModelUnderTest) -> CheckResult:
     from regard.decoding import Sampling, generate
 
     prompt = subject.ids[0, :4].tolist()
-    ids = generate(subject.model, [prompt], max_new_tokens=8, sampling=Sampling(temperature=0.0), stop=())[0][0].ids
+    ids = generate(subject.model, [prompt], max_new_tokens=8, sampling=Sampling(temperature=0.0), stop_ids=())[0][0].ids
     most_likely = count_most_likely(subject, prompt, ids, [])
     return _compare_most_likely("each word is the most likely", len(ids), most_likely)
 
