@@ -103,4 +103,4 @@ def apply_torchrun(settings: TrainSettings) -> TrainSettings:
         return settings
     world, local = int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_WORLD_SIZE"])
     strategy = "ddp" if settings.strategy == "auto" and world > 1 else settings.strategy
-    return dataclasses.replace(settings, devices=local, nodes=world // local, strategy=strategy)
+    return dataclasses.replace(settings, num_devices=local, num_nodes=world // local, strategy=strategy)

@@ -33,7 +33,7 @@ class TextClassifierExplainer(Explainer):
     """
 
     def __init__(self, run: Classifier, text: str, label: str | None = None):
-        require_attention(run.model, run.settings.model_name)
+        require_attention(run.fitted or run.model, run.settings.model_name)
         if not text.strip():
             raise UserError("the text is empty")
         if label is not None and label not in run.labels:
