@@ -130,7 +130,7 @@ class Classifier(Run):
 
     def build_evaluation(self, files: Sequence[str | Path], rows: int) -> Callable[[], dict[str, float]]:
         """A function that computes loss and accuracy on the first rows of a table, for the importance of heads."""
-        require_attention(self.model, self.settings.model_name)
+        require_attention(self.fitted or self.model, self.settings.model_name)
         columns: dict[str, Any] = {"text": self.text_column, "label": self.label_column}
         table = read_table(Path(files[0]), **columns, multilabel=self.multi_label)
         separator = self.config.get("separator")
