@@ -321,10 +321,9 @@ def test_a_loaded_run_gives_the_same_probabilities(run: Run):
 def test_runs_with_attention_can_be_inspected(run: Run):
     text = "We sat by the window. The tea was superb. It was spring."
     name = run.settings.model_name
-    if not isinstance(run.model, torch.nn.Module) or not find_attention_layers(run.model):
+    if run.fitted is not None or not find_attention_layers(run.model):
         assert name in ("cnn", "kim-cnn", "nb-svm")
-        message = "which has no layers" if name == "nb-svm" else f"'{name}' has no attention"
-        with pytest.raises(UserError, match=message):
+        with pytest.raises(UserError, match=f"'{name}' has no attention"):
             run.look(text)
         return
     data = run.look(text).data
